@@ -1,0 +1,1 @@
+"""Models: each family starts, steps and scores; none knows checkpoints, clocks or money."""

@@ -1,0 +1,156 @@
+"""Columns of a billing export → exact values. Every fault names file, line and column; nothing is guessed.
+
+Decimals are rounded half-even to 18 places and what that takes off is kept. Binary floats are rounded half-even to
+12 places first: at 18 places 0.1 + 0.2 would become 0.300000000000000044.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
+from typing import Any
+
+import pyarrow as pa
+
+from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.tables import MONEY, TAGS, TEXT, TIME
+
+UNIT = Decimal("1e-18")
+_FLOAT_UNIT = Decimal("1e-12")
+_LIMIT = Decimal("1e20")
+_EXACT = Context(prec=400, traps=[Inexact])
+_ROUND = Context(prec=400, rounding=ROUND_HALF_EVEN)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a batch of rows came from; `first_line` is its first row, the header being line 1."""
+
+    file: str
+    first_line: int
+
+    def fault(self, row: int, column: str, text: str) -> BillError:
+        return BillError(f"{self.file}, line {self.first_line + row}, column {column}: {text}; nothing was taken over")
+
+
+def to_money(place: Place, column: str, values: pa.Array, *, required: bool) -> tuple[pa.Array, dict[int, Decimal]]:
+    """Exact decimals of scale 18, and per line number what rounding took off (exact minus stored)."""
+    convert = _money_of_float if pa.types.is_floating(values.type) else _money_of_text
+    residues: dict[str | float, Decimal] = {}
+
+    def one(value: Any) -> Decimal:
+        exact, stored = convert(value)
+        if exact != stored:
+            residues[value] = _EXACT.subtract(exact, stored)
+        return stored
+
+    kept = values if pa.types.is_floating(values.type) else values.cast(TEXT)
+    array, indices = _each(place, column, kept, one, MONEY, required)
+    if not residues:
+        return array, {}
+    distinct = indices.dictionary.to_pylist()
+    lossy = {number: residues[value] for number, value in enumerate(distinct) if value in residues}
+    found = {row: lossy[i] for row, i in enumerate(indices.indices.to_pylist()) if i in lossy}
+    return array, {place.first_line + row: residue for row, residue in found.items()}
+
+
+def to_times(place: Place, column: str, values: pa.Array) -> pa.Array:
+    """UTC times; a text or timestamp without a zone is UTC."""
+    if pa.types.is_timestamp(values.type):
+        aware = values if values.type.tz else values.cast(pa.timestamp(values.type.unit, tz="UTC"))
+        values = aware.cast(TIME, safe=False)
+        _refuse_nulls(place, column, values)
+        return values
+    return _each(place, column, values.cast(TEXT), _time, TIME, True)[0]
+
+
+def to_texts(place: Place, column: str, values: pa.Array, *, required: bool) -> pa.Array:
+    """Text with outer blanks removed; blank is null."""
+    return _each(place, column, values.cast(TEXT), lambda text: text.strip() or None, TEXT, required)[0]
+
+
+def to_tags(place: Place, column: str, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Tags as a map with sorted keys, and as canonical JSON text. A tag without a value (``true``) has value "true"."""
+    if pa.types.is_map(values.type) or pa.types.is_struct(values.type):
+        texts = pa.array([_tags_json(value) for value in values.to_pylist()], type=TEXT)
+    else:
+        texts = _each(place, column, values.cast(TEXT), _tags_text, TEXT, False)[0]
+    distinct = texts.dictionary_encode()
+    maps = pa.array([sorted(json.loads(text).items()) for text in distinct.dictionary.to_pylist()], type=TAGS)
+    return maps.take(distinct.indices), texts
+
+
+def _each(
+    place: Place, column: str, values: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType, required: bool
+) -> tuple[pa.Array, pa.DictionaryArray]:
+    """Convert each distinct value once; a fault is reported at the first row that has it."""
+    encoded = values.dictionary_encode()
+    made: list[Any] = []
+    for number, value in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            made.append(convert(value))
+        except (ValueError, ArithmeticError) as error:
+            row = encoded.indices.to_pylist().index(number)
+            raise place.fault(row, column, str(error)) from None
+    array = pa.array(made, type=kind).take(encoded.indices)
+    if required:
+        _refuse_nulls(place, column, array)
+    return array, encoded
+
+
+def _refuse_nulls(place: Place, column: str, values: pa.Array) -> None:
+    if values.null_count:
+        raise place.fault(values.is_null().to_pylist().index(True), column, "is empty, and it must not be")
+
+
+def _money_of_text(text: str) -> tuple[Decimal, Decimal]:
+    if not _NUMBER.fullmatch(text.strip()):
+        raise ValueError(f"expected a plain decimal number, found {text!r}")
+    return _rounded(Decimal(text.strip()), UNIT, text)
+
+
+def _money_of_float(value: float) -> tuple[Decimal, Decimal]:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ValueError(f"expected a number, found {value!r}")
+    return _rounded(Decimal(value), _FLOAT_UNIT, str(value))
+
+
+def _rounded(exact: Decimal, unit: Decimal, shown: str) -> tuple[Decimal, Decimal]:
+    stored = exact.quantize(unit, context=_ROUND)
+    if abs(stored) >= _LIMIT:
+        raise ValueError(f"{shown} does not fit 20 digits before the point")
+    return exact, stored
+
+
+def _time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(f"expected a time such as 2026-05-01T00:00:00Z, found {text!r}") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _tags_text(text: str) -> str | None:
+    if not text.strip():
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise ValueError(f"expected a JSON object of tags, found {text[:60]!r} (cut off?)") from None
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object of tags, found {text[:60]!r}")
+    return _tags_json(value)
+
+
+def _tags_json(value: Any) -> str | None:
+    pairs = value.items() if isinstance(value, dict) else value or []
+    plain = {str(key): tag if isinstance(tag, str) else json.dumps(tag, sort_keys=True) for key, tag in pairs
+             if tag is not None}  # fmt: skip
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if plain else None

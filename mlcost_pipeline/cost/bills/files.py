@@ -1,0 +1,121 @@
+"""Files of an export as batches of rows: CSV (plain or gzip) and Parquet, with the line each batch begins at.
+
+A file that ends in the middle is refused: of a gzip stream, of a row, or of a quoted field.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.tables import TEXT
+
+NULLS = ["", "NULL"]
+_BLOCK = 1 << 22
+_HEADER_LIMIT = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file's bytes."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise BillError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def columns_of(path: Path) -> list[str]:
+    """The names of a file's columns."""
+    if _is_parquet(path):
+        with _refusing(path):
+            return list(pa.parquet.read_schema(path).names)
+    with _refusing(path), _open(path) as stream:
+        first = stream.read(_HEADER_LIMIT).decode("utf-8-sig", errors="replace")
+        names = next(csv.reader(io.StringIO(first)), [])
+    if not names:
+        raise BillError(f"{path}: is empty, expected a header line; export it again")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BillError(f"{path}, line 1: columns named twice: {', '.join(twice)}")
+    return names
+
+
+def batches(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The wanted columns in batches, each with the line of its first row (the header is line 1)."""
+    line = 2
+    with _refusing(path):
+        for batch in _parquet(path, wanted) if _is_parquet(path) else _csv(path, wanted):
+            yield line, batch
+            line += batch.num_rows
+
+
+def _csv(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with _open(path) as stream:
+        counted = _QuoteCounter(stream)
+        rows = pa.csv.open_csv(
+            pa.PythonFile(counted, mode="r"),
+            read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, TEXT), include_columns=list(wanted), null_values=NULLS,
+                strings_can_be_null=True, quoted_strings_can_be_null=True,
+            ),
+        )  # fmt: skip
+        yield from rows
+    if counted.quotes % 2:
+        raise BillError(
+            f"{path}: ends inside a quoted field, so it is cut off; nothing was taken over, export it again"
+        )
+
+
+def _parquet(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with pa.parquet.ParquetFile(path) as file:
+        yield from file.iter_batches(columns=list(wanted))
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix == ".parquet"
+
+
+def _open(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+class _QuoteCounter(io.RawIOBase):
+    """Passes a stream on and counts its quotes: in a whole CSV file they are even."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.quotes = stream, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+class _refusing:
+    """Turns what the readers below raise on a damaged file into one BillError that names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error)):
+            text = str(error).replace("Row #", "line ")
+            raise BillError(f"{self._path}: {text}; is the file cut off? nothing was taken over") from error

@@ -1,0 +1,137 @@
+"""bill = parts + residue, exactly, per account, period and measure, and slot by slot; or no report is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from mlcost_pipeline.cost.deliveries import Delivery, delivery, scope_of
+from mlcost_pipeline.cost.slots import MEASURES, from_units, to_units
+from mlcost_pipeline.errors import BillError, NothingCompared, Unreconciled
+from mlcost_pipeline.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class MeasureCheck:
+    """One measure: what the bill says, what the ledger's parts add up to, and what rounding kept aside."""
+
+    measure: str
+    bill: Decimal
+    parts: Decimal
+    residue: Decimal
+
+    @property
+    def difference(self) -> Decimal:
+        return from_units(to_units(self.bill) - to_units(self.parts) - to_units(self.residue))
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """The outcome for one account and period; `reconciled` only if every measure and every slot closes."""
+
+    account: str
+    period: str
+    currency: str
+    delivery_id: str
+    ledger_version: str | None
+    state: str
+    lines: int
+    slots: int
+    slots_off: int
+    measures: tuple[MeasureCheck, ...]
+
+    @property
+    def reconciled(self) -> bool:
+        return self.slots_off == 0 and all(check.difference == 0 for check in self.measures)
+
+    @property
+    def provisional(self) -> bool:
+        return self.state != "final"
+
+    @property
+    def sentence(self) -> str:
+        """One line for a person: closes or not, by how much, over how many lines."""
+        billed = self.measures[0]
+        where = f"account {self.account}, {self.period}: {billed.bill.normalize():f} {self.currency}"
+        provisional = f", provisional (delivery {self.delivery_id})" if self.provisional else ""
+        if self.reconciled:
+            return f"{where} reconciled to the last unit over {self.lines} lines in {self.slots} slots{provisional}"
+        off = ", ".join(f"{c.measure} off by {c.difference.normalize():f}" for c in self.measures if c.difference)
+        return f"{where} NOT reconciled: {off or 'totals agree'}; {self.slots_off} slots off{provisional}"
+
+
+def reconcile(warehouse: Warehouse, account: str, period: str) -> Reconciliation:
+    """Hold the ledger in force against the delivery in force.
+
+    Raises:
+        BillError: there is no bill of that account and period.
+        NothingCompared: the delivery has no lines, or no ledger was built from any delivery.
+    """
+    bill = delivery(warehouse, account, period)
+    if bill is None:
+        raise BillError(f"account {account}, period {period}: no bill was taken over; run: mlcost bill import FILE")
+    scope = scope_of(account, period)
+    version = warehouse.current("cost_ledger", scope)
+    lines = warehouse.read(
+        "billing_lines", columns=["slot_id", *MEASURES], where="delivery_id = ?", params=[bill.delivery_id]
+    )
+    if not lines.num_rows or version is None:
+        what = "the delivery holds no line" if not lines.num_rows else "no ledger was built yet"
+        raise NothingCompared(f"account {account}, period {period}: nothing was compared, {what}")
+    parts = warehouse.read_version("cost_ledger", scope, version).select(["slot_id", *MEASURES])
+    sums = _compared(lines, parts)
+    short = abs(lines.num_rows - bill.rows)  # lines lost in the warehouse are lines off, whatever they cost
+    return Reconciliation(
+        account, period, bill.currency, bill.delivery_id, version, bill.state, lines.num_rows, sums["slots"],
+        sums["slots_off"] + short,
+        tuple(_check(bill, name, sums[name]) for name in MEASURES if name != "list" or bill.list_total is not None),
+    )  # fmt: skip
+
+
+def require_reconciled(warehouse: Warehouse, account: str, period: str) -> Reconciliation:
+    """:func:`reconcile`, refusing a period that does not close.
+
+    Raises:
+        Unreconciled: with the difference of each measure.
+    """
+    found = reconcile(warehouse, account, period)
+    if not found.reconciled:
+        raise Unreconciled(f"{found.sentence}; build the ledger again: mlcost bill import, then mlcost tick")
+    return found
+
+
+_COMPARED = """
+WITH bill AS (SELECT slot_id, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list
+              FROM lines GROUP BY slot_id),
+made AS (SELECT slot_id, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list
+         FROM parts GROUP BY slot_id)
+SELECT count(bill.slot_id) AS slots,
+  count(*) FILTER (bill.billed IS DISTINCT FROM made.billed OR bill.effective IS DISTINCT FROM made.effective
+                   OR bill.list IS DISTINCT FROM made.list) AS slots_off,
+  coalesce(sum(made.billed), 0) AS billed, coalesce(sum(made.effective), 0) AS effective,
+  coalesce(sum(made.list), 0) AS list
+FROM bill FULL JOIN made USING (slot_id)
+"""
+
+
+def _compared(lines: pa.Table, parts: pa.Table) -> dict[str, Any]:
+    """Slots, slots whose parts differ from their lines, and the sums of all parts; in exact decimals."""
+    connection = duckdb.connect(config={"threads": 2})
+    try:
+        connection.register("lines", lines)
+        connection.register("parts", parts)
+        [found] = connection.sql(_COMPARED).to_arrow_table().to_pylist()
+    finally:
+        connection.close()
+    return dict(found)
+
+
+def _check(bill: Delivery, measure: str, parts: Decimal) -> MeasureCheck:
+    total = {"billed": bill.billed_total, "effective": bill.effective_total, "list": bill.list_total}[measure]
+    residue = {"billed": bill.billed_residue, "effective": bill.effective_residue}.get(measure, Decimal(0))
+    assert total is not None
+    return MeasureCheck(measure, total, parts, residue)

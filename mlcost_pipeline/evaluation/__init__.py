@@ -1,0 +1,1 @@
+"""Metrics, slices, intervals and the gate; versions of models and their promotion."""

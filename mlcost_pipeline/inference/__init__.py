@@ -1,0 +1,1 @@
+"""Batch scoring, publication by one pointer, lookups that fall back, and the HTTP service."""

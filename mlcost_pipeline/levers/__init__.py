@@ -1,0 +1,1 @@
+"""Seven questions about spending less, in the order in which they are worth asking; one module a question."""

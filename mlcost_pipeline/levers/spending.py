@@ -1,0 +1,57 @@
+"""The month whose money the questions are about: what the model cost in it, by stage and per outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow.compute as pc
+
+from mlcost_pipeline.cost.ledger import ledger_rows
+from mlcost_pipeline.cost.unit_cost import UnitCost, cost_per_outcome
+from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.warehouse import Warehouse
+
+_UNIT = Decimal("1e-18")
+_EXACT = Context(prec=60)
+DAY = timedelta(days=1)
+
+
+def month_of(warehouse: Warehouse, settings: Settings, model: str) -> UnitCost | None:
+    """The newest month of which a final bill names the model; else of any bill; else of its runs, as an estimate."""
+    table = ledger_rows(warehouse)
+    mine = table.filter(pc.equal(table["model"], model)).select(["period", "delivery_id"]).to_pylist()
+    states = {row["delivery_id"]: row["state"] for row in warehouse.rows("bill_deliveries")}
+    final = {row["period"] for row in mine if states.get(row["delivery_id"]) == "final"}
+    periods = final or {row["period"] for row in mine}
+    if not periods:
+        ended = warehouse.rows("run_records", where="model = ? AND ended_at IS NOT NULL", params=[model])
+        periods = {row["started_at"].strftime("%Y-%m") for row in ended}
+    return cost_per_outcome(warehouse, settings, model, max(periods)) if periods else None
+
+
+def stage_cost(by_stage: Mapping[str, Decimal], stage: str) -> Decimal:
+    """Money of one stage; zero where nothing was spent on it."""
+    return by_stage.get(stage, Decimal(0))
+
+
+def days_known(period: str, first_day: date, now: datetime) -> float:
+    """Days of a month between the first day of data and now."""
+    year, month = map(int, period.split("-"))
+    start = datetime(year, month, 1, tzinfo=UTC)
+    end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    begin = max(start, datetime.combine(first_day, time(), UTC))
+    length: timedelta = min(end, now) - begin
+    return max(0.0, length / DAY)
+
+
+def as_money(amount: Decimal) -> Decimal:
+    """Rounded to the 18 decimals that tables keep."""
+    return amount.quantize(_UNIT, context=_EXACT)
+
+
+def facts_of(month: UnitCost) -> dict[str, Any]:
+    """Where the money of an answer comes from."""
+    return {"period": month.period, "provisional": month.provisional, "estimated": str(month.estimated)}

@@ -1,0 +1,1 @@
+"""Sections of the main report, each read from the warehouse alone."""

@@ -1,0 +1,46 @@
+"""What one outcome cost, per model and month."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from mlcost_pipeline.cost.unit_cost import unit_costs
+from mlcost_pipeline.reports.document import PROXY, Document, Number
+from mlcost_pipeline.reports.dress import dressed, listed
+from mlcost_pipeline.reports.stages.unit_costs import (
+    by_stage_table,
+    marks_of,
+    months_table,
+    newest_measured,
+    ratio_value,
+    run_outcomes_table,
+    spend_pictures,
+    unit_cost_sentence,
+    utilisation_table,
+)
+from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.warehouse import Warehouse
+
+TITLE = "Cost per outcome"
+
+
+def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
+    """One sentence a model; months, stages and utilisation below; outcomes of different models are never added up."""
+    plans = {model: unit_costs(warehouse, settings, model) for model in settings.models}
+    numbers = []
+    for model, costs in plans.items():
+        shown = newest_measured(costs)
+        each: Decimal | None = ratio_value(shown.per_outcome) if shown else None
+        bound = f"{shown.period}" if shown else None
+        numbers.append(Number(f"{model}_cost_per_outcome", f"{model}, each", each, settings.currency, bound=bound))
+    doc = Document(
+        title=TITLE,
+        summary=listed([unit_cost_sentence(m, costs, settings) for m, costs in plans.items()], "no model is configured")
+        + ".",
+        numbers=numbers,
+        tables=[months_table(plans), by_stage_table(plans), run_outcomes_table(plans), utilisation_table(plans)],
+        pictures=spend_pictures(plans),
+    )
+    proxy = [PROXY] if any(block.outcome.unit == "hits" for block in settings.models.values()) else []
+    every = [cost for costs in plans.values() for cost in costs]
+    return dressed(doc.marked(*proxy, *marks_of(every)), settings)

@@ -1,0 +1,176 @@
+"""Report of what one outcome cost: spend ÷ outcomes of the same model and month, with the outcome's interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from mlcost_pipeline.reports.document import ESTIMATE, PROVISIONAL, Document, Number, Picture, Table
+from mlcost_pipeline.reports.dress import stage_report
+from mlcost_pipeline.reports.pictures import stacked_bars
+from mlcost_pipeline.reports.stages.outcomes import UNITS
+from mlcost_pipeline.reports.values import Cell, Quantity, show_number
+
+if TYPE_CHECKING:
+    from mlcost_pipeline.cost.ratio import Ratio
+    from mlcost_pipeline.cost.unit_cost import UnitCost
+    from mlcost_pipeline.settings import Settings
+
+_INFINITE = Decimal("Infinity")
+
+
+def unit_cost_report(model: str, costs: Sequence[UnitCost], settings: Settings) -> Document:
+    """The newest month whose outcome was measured in the sentence, every month in the table."""
+    shown = newest_measured(costs)
+    unit = UNITS[settings.model(model).outcome.unit]
+    currency = shown.currency if shown else settings.currency
+    ratio = shown.per_outcome if shown else None
+    training = shown.utilisation.get("training") if shown else None
+    thousand = shown.per_thousand_predictions if shown else None
+    between = _between(ratio, currency)
+    doc = Document(
+        title=f"Cost per outcome of {model}",
+        summary=unit_cost_sentence(model, costs, settings) + ".",
+        numbers=[
+            Number("cost_per_outcome", f"cost per one of {unit}", ratio_value(ratio), currency, bound=between),
+            Number("spend", "spend of that month", shown.total if shown else None, currency),
+            Number("outcomes", unit, shown.outcome.count if shown and shown.outcome else None),
+            Number("cost_per_thousand", "cost per 1 000 predictions", thousand, currency),
+            Number("cost_per_retrain", "cost per retrain", shown.per_retrain if shown else None, currency),
+            Number("training_utilisation", "training hardware busy", training.share if training else None, "share"),
+        ],
+        tables=[months_table({model: costs}), by_stage_table({model: costs}), run_outcomes_table({model: costs}),
+                utilisation_table({model: costs})],
+        pictures=spend_pictures({model: costs}),
+    )  # fmt: skip
+    return stage_report(doc.marked(*marks_of(costs)), settings, model=model)
+
+
+def newest_measured(costs: Sequence[UnitCost]) -> UnitCost | None:
+    """The newest month with a count of outcomes, else the newest month."""
+    measured = [cost for cost in costs if cost.outcome is not None]
+    return measured[-1] if measured else costs[-1] if costs else None
+
+
+def marks_of(costs: Sequence[UnitCost]) -> list[str]:
+    """ESTIMATE where money was estimated, PROVISIONAL where anything may still change."""
+    marks = [ESTIMATE] if any(cost.estimated for cost in costs) else []
+    return [*marks, PROVISIONAL] if any(cost.provisional for cost in costs) else marks
+
+
+def unit_cost_sentence(model: str, costs: Sequence[UnitCost], settings: Settings) -> str:
+    """What one outcome cost in the newest measured month, with its interval."""
+    shown = newest_measured(costs)
+    unit = UNITS[settings.model(model).outcome.unit]
+    if shown is None:
+        return f"{model}: cost per outcome unknown, because nothing was spent, run or earned in any month"
+    spend = show_number(shown.total, shown.currency)
+    if shown.outcome is None:
+        return f"{model}: {spend} in {shown.period}, cost per one of {unit} unknown, because no outcome was measured"
+    ratio = shown.per_outcome
+    each = show_number(ratio_value(ratio), shown.currency)
+    state = ", provisional" if shown.provisional else ""
+    count = show_number(shown.outcome.count)
+    between = _between(ratio, shown.currency)
+    return (
+        f"{model}: {each} each{f' ({between})' if between else ''} in {shown.period}, {spend} for {count} {unit}{state}"
+    )
+
+
+def ratio_value(ratio: Ratio | None) -> Decimal | None:
+    """∞ where there was no outcome, unknown where none was measured."""
+    if ratio is None or ratio.reason == "not_measured":
+        return None
+    return _INFINITE if ratio.value is None else ratio.value
+
+
+def _high(ratio: Ratio) -> Decimal | None:
+    if ratio.reason == "not_measured":
+        return None
+    return _INFINITE if ratio.high is None else ratio.high
+
+
+def _between(ratio: Ratio | None, currency: str) -> str | None:
+    if ratio is None or ratio.reason == "not_measured":
+        return None
+    if ratio.low == ratio.value == ratio.high:
+        return None
+    return f"{show_number(ratio.low, currency)} to {show_number(_high(ratio), currency)}"
+
+
+def months_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
+    """A row a model and month, newest month first."""
+    rows: list[list[Cell]] = [
+        [model, cost.period, Quantity(cost.total, cost.currency), Quantity(cost.estimated, cost.currency),
+         cost.outcome.count if cost.outcome else "not measured",
+         UNITS.get(cost.outcome.unit, cost.outcome.unit) if cost.outcome else "",
+         Quantity(ratio_value(cost.per_outcome), cost.currency), Quantity(cost.per_outcome.low, cost.currency),
+         Quantity(_high(cost.per_outcome), cost.currency), cost.predictions,
+         Quantity(cost.per_thousand_predictions, cost.currency), cost.retrains,
+         "no retrain" if cost.per_retrain is None else Quantity(cost.per_retrain, cost.currency),
+         "provisional" if cost.provisional else "final"]
+        for model, costs in plans.items()
+        for cost in reversed(costs)
+    ]  # fmt: skip
+    columns = ["model", "month", "spend", "of it estimated", "outcomes", "unit", "cost each", "low", "high",
+               "predictions", "per 1 000 predictions", "retrains", "per retrain", "state"]  # fmt: skip
+    return Table("Cost per outcome by month", columns, rows, empty="nothing was spent, run or earned in any month")
+
+
+def by_stage_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
+    """Where the money of each month went."""
+    rows: list[list[Cell]] = [
+        [model, cost.period, stage, Quantity(amount, cost.currency),
+         Quantity(float(amount / cost.total) if cost.total else None, "share")]
+        for model, costs in plans.items()
+        for cost in reversed(costs)
+        for stage, amount in sorted(cost.by_stage.items(), key=lambda entry: -entry[1])
+    ]  # fmt: skip
+    return Table(
+        "Spend by stage and month",
+        ["model", "month", "stage", "spend", "of the month"],
+        rows,
+        empty="nothing was spent",
+    )
+
+
+def run_outcomes_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
+    """What became of the money: kept, done twice, failed, interrupted, lost, never shipped."""
+    rows: list[list[Cell]] = [
+        [model, cost.period, name.replace("_", " "), Quantity(amount, cost.currency)]
+        for model, costs in plans.items()
+        for cost in reversed(costs)
+        for name, amount in sorted(cost.by_run_outcome.items(), key=lambda entry: -entry[1])
+    ]
+    return Table(
+        "What became of the runs paid for", ["model", "month", "runs", "spend"], rows, empty="nothing was spent"
+    )
+
+
+def utilisation_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
+    """Busy ÷ billed hours, and how much of the billed time was measured at all."""
+    rows: list[list[Cell]] = [
+        [model, cost.period, stage, Quantity(used.share, "share"), Quantity(used.coverage, "share"), used.busy_hours,
+         used.sampled_hours, used.billed_hours, ", ".join(used.metrics) or "not measured"]
+        for model, costs in plans.items()
+        for cost in reversed(costs)
+        for stage, used in sorted(cost.utilisation.items())
+        if used.billed_hours
+    ]  # fmt: skip
+    columns = ["model", "month", "stage", "busy", "measured", "busy hours", "measured hours", "billed hours", "by"]
+    return Table("How busy the hardware was", columns, rows, empty="no hour was billed for a run")
+
+
+def spend_pictures(plans: Mapping[str, Sequence[UnitCost]]) -> list[Picture]:
+    """Spend by month and stage, a picture a model."""
+    made = []
+    for model, costs in plans.items():
+        if not costs:
+            continue
+        stages = sorted({stage for cost in costs for stage in cost.by_stage})
+        stacks = {stage: [cost.by_stage.get(stage, Decimal(0)) for cost in costs] for stage in stages}
+        made.append(
+            stacked_bars(f"Spend of {model} by stage", [cost.period for cost in costs], stacks, unit=costs[-1].currency)
+        )
+    return made

@@ -1,0 +1,1 @@
+"""A simulated shop with planted, known truths: its catalogue, its users, its payments, its past and its bill."""

@@ -10,10 +10,12 @@ import fcntl
 import hashlib
 import json
 import os
+import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -279,11 +281,21 @@ def _known(table: str) -> TableSchema:
     return TABLES[table]
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
+_database_lock = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _database(_pid: int) -> duckdb.DuckDBPyConnection:
+    """One in-memory database a process: opening one costs more than most queries here."""
     connection = duckdb.connect(config={"threads": 2})
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    """A connection of its own to that database; temporary views of one are not seen by another."""
+    with _database_lock:
+        return _database(os.getpid()).cursor()
 
 
 def _content_hash(data: pa.Table) -> str:

@@ -1,0 +1,201 @@
+"""What is due now, and if nothing is, why: the functions that the sensors and ``mlcost tick`` both call.
+
+Each looks at small state objects only, never at a table, and answers with requests to run a job or with a reason
+that holds numbers. A request's key names the work, so that asking twice for the same work is asking once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from mlcost_pipeline.clock import Clock, model_clock
+from mlcost_pipeline.cost.due import bills_waiting, ledgers_behind
+from mlcost_pipeline.evidence.trigger import Skip, day_due, retrain_due
+from mlcost_pipeline.settings import Settings, digest
+from mlcost_pipeline.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run that is due: the job, its partition, the key that names this work, and why."""
+
+    job: str
+    key: str
+    reason: str
+    partition: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a trigger found: requests, or the reason why there are none."""
+
+    requests: Sequence[Request] = ()
+    reason: str = ""
+    wait_seconds: float = 0.0  # asking again after this long may find something
+
+
+#: Source tables that describe runs and requests, not events of one model.
+RECORD_TABLES = ("run_records", "occupancy", "resources", "requests")
+
+Trigger = Callable[[Warehouse, Settings], Found]
+
+
+def triggers(settings: Settings) -> dict[str, Trigger]:
+    """Every trigger by its name, in the order in which one pass evaluates them."""
+    found: dict[str, Trigger] = {"records": records}
+    for model in settings.models:
+        found[f"{model}_day"] = _bind(new_day, model)
+        found[f"{model}_retrain"] = _bind(retrain, model)
+        found[f"{model}_serving"] = _bind(serving, model)
+    found["bills"] = bills
+    found["ledgers"] = ledgers
+    for model in settings.models:
+        found[f"{model}_month"] = _bind(month, model)
+    found["report"] = report
+    return found
+
+
+def new_day(warehouse: Warehouse, settings: Settings, model: str) -> Found:
+    """The newest complete day is measured and decided on, once."""
+    due = day_due(warehouse, settings, model_clock(warehouse, settings, model), model)
+    if isinstance(due, Skip):
+        return Found(reason=due.reason)
+    assert due.day is not None
+    day = due.day.isoformat()
+    return Found([Request(f"{model}_day", f"{model}:day:{due.key}", due.reason, partition=day)])
+
+
+def retrain(warehouse: Warehouse, settings: Settings, model: str) -> Found:
+    """A decision to retrain is carried out, exactly once."""
+    due = retrain_due(warehouse, model)
+    if isinstance(due, Skip):
+        return Found(reason=due.reason, wait_seconds=due.wait_seconds or 0.0)
+    tags = {"mlcost/job_id": due.decision_id or "", "mlcost/trigger": "decision"}
+    return Found([Request(f"{model}_retrain", due.key, due.reason, tags=tags)])
+
+
+def serving(warehouse: Warehouse, settings: Settings, model: str) -> Found:
+    """Lists or scores are made for the newest complete day by the model in force."""
+    stored = warehouse.state.get(f"models/{model}")
+    version = None if stored is None else stored.value.get("incumbent")
+    if version is None:
+        return Found(reason=f"no version of {model} is in production yet: nothing to serve with")
+    day = last_complete_day(model_clock(warehouse, settings, model))
+    done = warehouse.state.get(f"served/{model}")
+    if done is not None and (done.value["version"], done.value["day"]) == (version, day.isoformat()):
+        return Found(reason=f"{version} has already served {day}")
+    reason = f"{version} has not served {day} yet"
+    key = f"{model}:serve:{version}:{day}"
+    return Found([Request(f"{model}_serving", key, reason, partition=day.isoformat())])
+
+
+def records(warehouse: Warehouse, settings: Settings) -> Found:
+    """Run records and request logs of elsewhere are read once for each complete day."""
+    tables = [table for table in RECORD_TABLES if table in settings.sources]
+    if not tables:
+        return Found(reason="mlcost.yaml names no run records or request logs of elsewhere")
+    day = _newest_day(warehouse, settings)
+    read = [warehouse.state.get(f"records/{table}") for table in tables]
+    if all(done is not None and done.value["day"] >= day.isoformat() for done in read):
+        return Found(reason=f"run records and logs were read for {day}")
+    return Found([Request("records", f"records:{day}", f"run records and logs of {day} are not read yet")])
+
+
+def mark_served(warehouse: Warehouse, model: str, version: str, day: date) -> None:
+    """Note that a version has served a day; an older day of the same version changes nothing."""
+
+    def change(value: dict[str, Any] | None) -> dict[str, Any]:
+        if value is not None and value["version"] == version and value["day"] >= day.isoformat():
+            return value
+        return {"version": version, "day": day.isoformat()}
+
+    warehouse.state.update(f"served/{model}", change)
+
+
+def mark_read(warehouse: Warehouse, settings: Settings, table: str) -> None:
+    """Note that a table of run records or logs has been read for the newest complete day."""
+    day = _newest_day(warehouse, settings).isoformat()
+    warehouse.state.update(f"records/{table}", lambda _: {"day": day})
+
+
+def bills(warehouse: Warehouse, settings: Settings) -> Found:
+    """Billing exports that have not been read are imported."""
+    waiting = bills_waiting(warehouse, settings)
+    if not waiting:
+        return Found(reason=f"no new billing export in {len(settings.bills)} places")
+    return Found([Request("bills", f"bills:{digest(waiting)}", f"{len(waiting)} new billing exports")])
+
+
+def ledgers(warehouse: Warehouse, settings: Settings) -> Found:
+    """Periods whose ledger is behind their newest delivery or their runs are attributed again."""
+    behind = ledgers_behind(warehouse)
+    if not behind:
+        return Found(reason="every period's ledger stands on its newest delivery and runs")
+    return Found(
+        [Request("ledger", f"ledger:{item.scope}:{item.key}", item.reason, partition=item.scope) for item in behind]
+    )
+
+
+def month(warehouse: Warehouse, settings: Settings, model: str) -> Found:
+    """Outcomes and cost per outcome of the months that the model's newest day and bills touch."""
+    day = last_complete_day(model_clock(warehouse, settings, model))
+    key = _month_key(warehouse, day)
+    done = warehouse.state.get(f"months/{model}")
+    if done is not None and done.value["key"] == key:
+        return Found(reason=f"outcomes of {model} are counted up to {day} on the ledgers in force")
+    return Found(
+        [Request(f"{model}_month", f"{model}:month:{key}", f"outcomes of {model} up to {day} are not counted yet")]
+    )
+
+
+def report(warehouse: Warehouse, settings: Settings) -> Found:
+    """The report is written again when anything that it shows has changed."""
+    key = report_key(warehouse, settings)
+    done = warehouse.state.get("report")
+    if done is not None and done.value["key"] == key:
+        return Found(reason="nothing that the report shows has changed since it was written")
+    return Found([Request("report", f"report:{key}", "decisions, ledgers or lists have changed")])
+
+
+def last_complete_day(clock: Clock) -> date:
+    """The newest day that has ended, in UTC."""
+    return clock.now().date() - timedelta(days=1)
+
+
+def _newest_day(warehouse: Warehouse, settings: Settings) -> date:
+    return max(last_complete_day(model_clock(warehouse, settings, model)) for model in settings.models)
+
+
+def month_key(warehouse: Warehouse, settings: Settings, model: str) -> str:
+    """What a count of outcomes stands on: the newest complete day and the ledgers in force."""
+    return _month_key(warehouse, last_complete_day(model_clock(warehouse, settings, model)))
+
+
+def report_key(warehouse: Warehouse, settings: Settings) -> str:
+    """What a report stands on: summaries, models, served days, ledgers, counted months."""
+    state = warehouse.state
+    parts = []
+    for model in sorted(settings.models):
+        for kind in ("summaries", "models", "served", "months"):
+            stored = state.get(f"{kind}/{model}")
+            parts.append(None if stored is None else stored.value)
+    return digest(parts, _ledger_versions(warehouse))
+
+
+def _month_key(warehouse: Warehouse, day: date) -> str:
+    return digest(day, _ledger_versions(warehouse))
+
+
+def _ledger_versions(warehouse: Warehouse) -> dict[str, str | None]:
+    return {scope: warehouse.current("cost_ledger", scope) for scope in warehouse.scopes("cost_ledger")}
+
+
+def _bind(trigger: Callable[[Warehouse, Settings, str], Found], model: str) -> Trigger:
+    def bound(warehouse: Warehouse, settings: Settings) -> Found:
+        return trigger(warehouse, settings, model)
+
+    return bound

@@ -1,0 +1,30 @@
+"""New bills, ledgers that are behind, months that are not counted, a report that is out of date."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.triggers import triggers
+from sensors.request import sensor
+
+
+def build(settings: Settings, jobs: Mapping[str, Any]) -> list[dg.SensorDefinition]:
+    """The sensors of the cost group and of the report."""
+    known = triggers(settings)
+    made = [
+        sensor("bills_sensor", known["bills"], [jobs["bills"]], "Imports billing exports that have not been read."),
+        sensor(
+            "ledgers_sensor", known["ledgers"], [jobs["ledger"]], "Attributes periods whose bill or runs are newer."
+        ),
+        sensor("report_sensor", known["report"], [jobs["report"]], "Writes the report when what it shows has changed."),
+    ]
+    if "records" in jobs:
+        made.append(sensor("records_sensor", known["records"], [jobs["records"]], "Reads run records of elsewhere."))
+    for model in settings.models:
+        name = f"{model}_month"
+        made.append(
+            sensor(f"{name}_sensor", known[name], [jobs[name]], f"Counts what {model} earned and what it cost.")
+        )
+    return made

@@ -37,7 +37,6 @@ def _candidate(model: str) -> dg.AssetsDefinition:
         kinds={"pytorch"},
         tags=tags_of(model, "training"),
         deps=[key(model, "decision")],
-        pool=f"training_{model}",
         output_required=False,
     )
     def candidate(

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import cost, evidence, features, levers, serving, sources, training
+from assets import checks, cost, evidence, features, levers, serving, sources, training
 from assets.names import key, tables_of
 from mlcost_pipeline.errors import SettingsError
 from mlcost_pipeline.resources import Project
@@ -35,6 +35,7 @@ def build_definitions(path: Path) -> dg.Definitions:
     made = [asset for group in GROUPS for asset in group.build(settings)]
     return dg.Definitions(
         assets=made,
+        asset_checks=checks.build(settings),
         jobs=list(jobs.values()),
         sensors=[*days.build(settings, jobs), *retrain.build(settings, jobs), *cost_sensors.build(settings, jobs)],
         resources={
@@ -65,7 +66,7 @@ def build_jobs(settings: Settings) -> dict[str, Any]:
     jobs["bills"] = _job("bills", [key("bill")], "Import billing exports.")
     jobs["ledger"] = _job("ledger", [key("cost_ledger")], "Attribute one account's month.")
     plans = [key(model, "lever_plan") for model in settings.models]
-    jobs["report"] = _job("report", [*plans, key("report")], "Ask the seven questions and write the report.")
+    jobs["reporting"] = _job("reporting", [*plans, key("report")], "Ask the seven questions and write the report.")
     return jobs
 
 

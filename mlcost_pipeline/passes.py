@@ -5,6 +5,7 @@ The runs are ordinary Dagster runs on the kept instance, so the UI shows them li
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
@@ -16,6 +17,7 @@ from typing import Any
 import dagster as dg
 
 from mlcost_pipeline.clock import Clock, model_clock
+from mlcost_pipeline.cost.processes import ProcessIdentity, identify, is_alive
 from mlcost_pipeline.cost.runs import close_lost_runs
 from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.home import dagster_environment
@@ -24,6 +26,7 @@ from mlcost_pipeline.triggers import Request, triggers
 from mlcost_pipeline.warehouse import Warehouse
 
 MAX_PASSES = 12
+PROCESS_TAG = "mlcost/process"
 QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 #: Told of each step: (job, asset or None at the start and the end, how many of how many).
@@ -53,6 +56,7 @@ class Passes:
         self.definitions = build_definitions(config)
         self._progress = progress or _silent
         close_lost_runs(self.warehouse, self._clock_of)  # whatever a killed process left open
+        _close_dead_passes()
 
     def _clock_of(self, model: str) -> Clock:
         named = model if model in self.settings.models else sorted(self.settings.models)[0]
@@ -108,6 +112,7 @@ class Passes:
                 instance.add_dynamic_partitions("bill_periods", [partition])
             instance.add_event_listener(run_id, _Listener(job, total, self._progress))
             self._progress(job, None, 0, total)
+            tags[PROCESS_TAG] = json.dumps(identify().as_json())
             result = made.execute_in_process(
                 instance=instance,
                 run_id=run_id,
@@ -119,6 +124,15 @@ class Passes:
         self._progress(job, None, total, total)
         if not result.success:
             raise MlcostError(f"run {run_id} of job {job} failed: {_failure(result)}; see it in the UI (mlcost dev)")
+
+
+def _close_dead_passes() -> None:
+    """Runs of passes whose process was killed would read as started for ever: nobody else watches them."""
+    with dg.DagsterInstance.get() as instance:
+        for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+            process = run.tags.get(PROCESS_TAG)
+            if process and is_alive(ProcessIdentity.from_json(json.loads(process))) is False:
+                instance.report_run_failed(run, "the process of this pass was killed; what it left is taken up again")
 
 
 class _Listener:

@@ -158,7 +158,7 @@ def report(warehouse: Warehouse, settings: Settings) -> Found:
     done = warehouse.state.get("report")
     if done is not None and done.value["key"] == key:
         return Found(reason="nothing that the report shows has changed since it was written")
-    return Found([Request("report", f"report:{key}", "decisions, ledgers or lists have changed")])
+    return Found([Request("reporting", f"report:{key}", "decisions, ledgers or lists have changed")])
 
 
 def last_complete_day(clock: Clock) -> date:

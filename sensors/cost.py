@@ -18,7 +18,7 @@ def build(settings: Settings, jobs: Mapping[str, Any]) -> list[dg.SensorDefiniti
         sensor(
             "ledgers_sensor", known["ledgers"], [jobs["ledger"]], "Attributes periods whose bill or runs are newer."
         ),
-        sensor("report_sensor", known["report"], [jobs["report"]], "Writes the report when what it shows has changed."),
+        sensor("report_sensor", known["report"], [jobs["reporting"]], "Writes the report when what it shows changed."),
     ]
     if "records" in jobs:
         made.append(sensor("records_sensor", known["records"], [jobs["records"]], "Reads run records of elsewhere."))

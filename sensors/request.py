@@ -9,7 +9,7 @@ from assets.names import BILL_PERIODS
 from mlcost_pipeline.resources import Project
 from mlcost_pipeline.triggers import Found, Request, Trigger
 
-INTERVAL_SECONDS = 30
+INTERVAL_SECONDS = 15
 
 
 def sensor(name: str, trigger: Trigger, jobs: Sequence[Any], about: str) -> dg.SensorDefinition:

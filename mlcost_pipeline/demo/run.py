@@ -93,7 +93,7 @@ class Story:
             yield Chapter(f"visits-{number}", come, partial(self._visits, number))
         yield self._morning(self.plan.days + LIVE_DAYS)
         yield Chapter("last-bills", "the cloud bills the runs just made", lambda: self._bill(self._now()))
-        yield Chapter("report", "attribute, count, report", self.passes.until_quiet)
+        yield Chapter("report", "attribute, count, report", self._report)
 
     def told(self, chapter: Chapter) -> bool:
         """Whether the chapter has ended before."""
@@ -132,6 +132,12 @@ class Story:
             if datetime.fromisoformat(f"{period}-01T00:00:00+00:00") < until:
                 bill_period(self.passes.warehouse, self.shop, period, until=until)
                 self.passes.until_quiet(["bills", "ledgers"])  # a later month's bill restates the one before
+
+    def _report(self) -> None:
+        """The last chapter; from here on the clocks run as slowly as ours, so that the shop's last day stays today."""
+        self.passes.until_quiet()
+        for model in (MODEL, SCORER):
+            set_clock(self.passes.warehouse, model, self._now(), 1.0)
 
     def _now(self) -> datetime:
         passes = self.passes

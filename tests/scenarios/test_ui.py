@@ -28,9 +28,10 @@ def test_the_graph_and_a_decision_are_legible_in_the_browser(shop: Shop, chromiu
     with DagsterDev(copy / "shop" / "mlcost.yaml", copy) as dev, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1700, "height": 1000})
-        expanded = ",".join(f"mlcost_pipeline@__repository__:{group}" for group in GROUPS)
+        expanded = ",".join(f"global@global:{group}" for group in GROUPS)
         _open(page, f"{dev.url}/asset-groups?expanded={expanded}", "cost_ledger")
-        page.screenshot(path=shots / "asset-graph.png")
+        page.wait_for_timeout(4000)
+        page.screenshot(path=shots / "asset-graph.png", clip={"x": 500, "y": 110, "width": 1200, "height": 880})
         _open(page, f"{dev.url}/assets/fraud/decision?view=overview", "summary")
         page.wait_for_timeout(1500)
         text = page.inner_text("body")

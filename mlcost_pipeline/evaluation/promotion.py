@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.errors import ModelError
 from mlcost_pipeline.evaluation.trained import get_version
+from mlcost_pipeline.training.jobs import announce_end, end_job
 from mlcost_pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ def promote(
         raise ModelError(f"model {model}: {version} cannot be promoted, its gate says: {gate.sentence}")
     if not _is_candidate(warehouse, job_id, version, attempt, end="promoted"):
         return False
+    if not announce_end(warehouse, job_id, "promoted"):
+        return False
     record_gate(warehouse, model=model, version=version, gate=gate)
     if not _move_incumbent(warehouse, clock, model, version, job_id, gate.incumbent):
         return False
     _write_history(warehouse, model, version)
-    _end_job(warehouse, clock, job_id, model, "promoted", gate.sentence)
+    end_job(warehouse, clock, job_id, "promoted", gate.sentence)
     return True
 
 
@@ -66,9 +69,11 @@ def reject(
         raise ModelError(f"model {model}: {version} cannot be rejected, its gate says: {gate.sentence}")
     if not _is_candidate(warehouse, job_id, version, attempt, end="rejected"):
         return False
+    if not announce_end(warehouse, job_id, "rejected"):
+        return False
     record_gate(warehouse, model=model, version=version, gate=gate)
     _lengthen_cooldown(warehouse, model, job_id)
-    _end_job(warehouse, clock, job_id, model, "rejected", gate.sentence)
+    end_job(warehouse, clock, job_id, "rejected", gate.sentence)
     return True
 
 
@@ -83,27 +88,6 @@ def _lengthen_cooldown(warehouse: Warehouse, model: str, job_id: str) -> None:
         return {**now, "cooldown_factor": factor, "cooldown_job": job_id}
 
     warehouse.state.update(f"models/{model}", change)
-
-
-def _end_job(warehouse: Warehouse, clock: Clock, job_id: str, model: str, state: str, reason: str) -> None:
-    """Mark a job ended, tell the table, then free the model for the next one; the first end of a job stands."""
-
-    def ended(value: dict[str, Any] | None) -> dict[str, Any]:
-        now = value or {"job_id": job_id, "model": model}
-        if now.get("ended_at") is not None:
-            return now
-        return {**now, "state": state, "reason": reason, "ended_at": clock.now().isoformat()}
-
-    job = warehouse.state.update(f"jobs/{job_id}/job", ended).value
-    at = datetime.fromisoformat(job["ended_at"])
-    rows = warehouse.rows("jobs", where="job_id = ?", params=[job_id])
-    warehouse.append("jobs", [{**row, "state": job["state"], "reason": job["reason"], "ended_at": at} for row in rows])
-
-    def freed(value: dict[str, Any] | None) -> dict[str, Any]:
-        now = value or {}
-        return {**now, "open_job": None} if now.get("open_job") == job_id else now
-
-    warehouse.state.update(f"models/{model}", freed)
 
 
 def _is_candidate(warehouse: Warehouse, job_id: str, version: str, attempt: int, *, end: str) -> bool:

@@ -6,22 +6,35 @@ Each function may be killed anywhere and called again: it ends in the same place
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.errors import JobError
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.predecessors import expected_work_seconds
+from mlcost_pipeline.training.jobs import (
+    NEW_MODEL,
+    end_job,
+    finish_end,
+    has_ended,
+    job_state,
+    open_job_of,
+    require_job,
+    write_row,
+)
 from mlcost_pipeline.warehouse import Warehouse
 
-ENDS = ("promoted", "rejected", "exhausted", "cancelled")
-#: These ends say that training this again would end the same way: the incumbent is blocked until a person rearms it.
-BLOCKING = ("exhausted", "cancelled")
-
-NEW_MODEL: dict[str, Any] = {
-    "incumbent": None, "open_job": None, "blocked": [], "cooldown_factor": 1, "promoted_at": None,
-}  # fmt: skip
+__all__ = [
+    "cancel_job",
+    "end_job",
+    "job_state",
+    "note_candidate",
+    "open_job",
+    "open_job_of",
+    "require_job",
+    "set_current_attempt",
+]
 
 
 def open_job(
@@ -33,8 +46,8 @@ def open_job(
     """
     other = open_job_of(warehouse, model)
     for known in {job_id, other} - {None}:
-        _finish_end(warehouse, str(known))
-    if _has_ended(warehouse, job_id):
+        finish_end(warehouse, str(known))
+    if has_ended(warehouse, job_id):
         return False
 
     def claim(value: dict[str, Any] | None) -> dict[str, Any]:
@@ -52,60 +65,23 @@ def open_job(
         "ended_at": None, "candidate": None, "current_attempt": 0,
     }  # fmt: skip
     warehouse.state.create(f"jobs/{job_id}/job", fresh)
-    if _has_ended(warehouse, job_id):  # it ended between the first look and the claim
-        _finish_end(warehouse, job_id)
+    if has_ended(warehouse, job_id):  # it ended between the first look and the claim
+        finish_end(warehouse, job_id)
         return False
-    _write_row(warehouse, require_job(warehouse, job_id))
+    write_row(warehouse, require_job(warehouse, job_id))
     return True
 
 
-def job_state(warehouse: Warehouse, job_id: str) -> dict[str, Any] | None:
-    """The state of a job, None if it was never opened.
-
-    ``candidate`` is null or ``{"attempt", "version"}``; ``ended_at`` is null while the job is open.
-    """
-    stored = warehouse.state.get(f"jobs/{job_id}/job")
-    return None if stored is None else stored.value
-
-
-def require_job(warehouse: Warehouse, job_id: str) -> dict[str, Any]:
-    """As :func:`job_state`, but a job that was never opened is an error."""
-    found = job_state(warehouse, job_id)
-    if found is None:
-        raise JobError(f"job {job_id}: was never opened; a decision opens it, or: mlcost retrain MODEL --reason TEXT")
-    return found
-
-
-def open_job_of(warehouse: Warehouse, model: str) -> str | None:
-    """The job of a model that is open now."""
-    stored = warehouse.state.get(f"models/{model}")
-    found = None if stored is None else stored.value.get("open_job")
-    return None if found is None else str(found)
-
-
-def end_job(warehouse: Warehouse, clock: Clock, job_id: str, state: str, reason: str) -> None:
-    """End a job; the first end stands. Exhausted and cancelled block the incumbent.
+def cancel_job(warehouse: Warehouse, clock: Clock, job_id: str, reason: str) -> None:
+    """End a job by a person's word; its supervisor notices within seconds and stops the attempt under way.
 
     Raises:
-        JobError: `state` ends no job, or the job was never opened.
+        JobError: it has ended otherwise, or its candidate is being put in force or turned down this very moment.
     """
-    if state not in ENDS:
-        raise JobError(f"job {job_id}: state {state!r} ends no job; allowed: {', '.join(ENDS)}")
-    require_job(warehouse, job_id)
-
-    def ended(value: dict[str, Any] | None) -> dict[str, Any]:
-        now = value or {}
-        if now.get("ended_at") is not None:
-            return now
-        return {**now, "state": state, "reason": reason, "ended_at": clock.now().isoformat()}
-
-    warehouse.state.update(f"jobs/{job_id}/job", ended)
-    _finish_end(warehouse, job_id)
-
-
-def cancel_job(warehouse: Warehouse, clock: Clock, job_id: str, reason: str) -> None:
-    """End a job by a person's word; its supervisor notices within seconds and stops the attempt under way."""
-    end_job(warehouse, clock, job_id, "cancelled", reason)
+    if not end_job(warehouse, clock, job_id, "cancelled", reason):
+        now = require_job(warehouse, job_id)
+        how = now["state"] if now.get("ended_at") else f"being {now['settling']}"
+        raise JobError(f"job {job_id}: cannot be cancelled, it is {how} already")
 
 
 def set_current_attempt(warehouse: Warehouse, job_id: str, number: int) -> bool:
@@ -130,39 +106,3 @@ def note_candidate(warehouse: Warehouse, job_id: str, *, attempt: int, version: 
         return now if stale or now.get("candidate") is not None else {**now, "candidate": candidate}
 
     return bool(warehouse.state.update(f"jobs/{job_id}/job", change).value.get("candidate") == candidate)
-
-
-def _has_ended(warehouse: Warehouse, job_id: str) -> bool:
-    found = job_state(warehouse, job_id)
-    return found is not None and found.get("ended_at") is not None
-
-
-def _finish_end(warehouse: Warehouse, job_id: str) -> None:
-    """What follows from an end: the row, the model's freedom, and the block; all of it may be done before."""
-    job = job_state(warehouse, job_id)
-    if job is None or job.get("ended_at") is None:
-        return
-
-    def freed(value: dict[str, Any] | None) -> dict[str, Any]:
-        now = {**NEW_MODEL, **(value or {})}
-        if now["open_job"] != job_id:
-            return now
-        block = job["state"] in BLOCKING and now["incumbent"] not in now["blocked"]
-        return {**now, "open_job": None, "blocked": [*now["blocked"], *([now["incumbent"]] if block else [])]}
-
-    _write_row(warehouse, job)
-    warehouse.state.update(f"models/{job['model']}", freed)
-
-
-def _write_row(warehouse: Warehouse, job: dict[str, Any]) -> None:
-    ended = job.get("ended_at")
-    row = {
-        "job_id": job["job_id"],
-        "model": job["model"],
-        "deadline": datetime.fromisoformat(job["deadline"]),
-        "work_estimate_seconds": job.get("work_estimate_seconds"),
-        "state": job["state"],
-        "reason": job.get("reason"),
-        "ended_at": None if ended is None else datetime.fromisoformat(ended),
-    }
-    warehouse.append("jobs", [row])

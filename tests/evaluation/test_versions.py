@@ -24,7 +24,9 @@ from mlcost_pipeline.evaluation.versions import (
     register,
     reject,
 )
+from mlcost_pipeline.spot.jobs import cancel_job, job_state
 from mlcost_pipeline.state import StateStore
+from mlcost_pipeline.training.jobs import announce_end
 from mlcost_pipeline.warehouse import Warehouse
 from tests.evaluation.toys import MIDNIGHT, TOY, shop_model, trained
 
@@ -250,3 +252,12 @@ def test_killed_between_any_two_writes_and_called_again(
         assert act(place, later, **arguments)
         ends.append(settled(place))
     assert ends[0] == ends[1]
+
+
+def test_a_job_that_is_being_promoted_can_no_longer_be_cancelled(warehouse: Warehouse) -> None:
+    trained(warehouse, "shop", "j1", {})
+    assert announce_end(warehouse, "j1", "promoted")
+    with pytest.raises(JobError, match="cannot be cancelled, it is being promoted already"):
+        cancel_job(warehouse, CLOCK, "j1", "wrong data")
+    found = job_state(warehouse, "j1")
+    assert found is not None and found.get("ended_at") is None

@@ -129,9 +129,13 @@ def trained(warehouse: Warehouse, model: str, job: str, told: Mapping[str, Any],
         training_cut=MIDNIGHT - timedelta(days=8),
     )  # fmt: skip
     candidate = {"version": version, "attempt": attempt}
-    opened = {"job_id": job, "model": model, "data_version": "d1", "state": "open", "candidate": candidate}
+    deadline = MIDNIGHT + timedelta(days=1)
+    opened = {
+        "job_id": job, "model": model, "data_version": "d1", "state": "open", "candidate": candidate,
+        "deadline": deadline.isoformat(),
+    }  # fmt: skip
     warehouse.state.update(f"jobs/{job}/job", lambda _: opened)
-    row = {"job_id": job, "model": model, "deadline": MIDNIGHT + timedelta(days=1), "state": "open"}
+    row = {"job_id": job, "model": model, "deadline": deadline, "state": "open"}
     warehouse.append("jobs", [row])
     warehouse.state.update(f"models/{model}", lambda now: {**(now or {}), "open_job": job})
     return version

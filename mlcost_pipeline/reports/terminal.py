@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 12
 _MAX_CELL = 40
+
+
+_MODELS = re.compile(r"; (?=[a-z][a-z0-9_]*: )")
 
 
 def print_document(doc: Document, console: Console | None = None, *, rows: int = MAX_ROWS) -> None:
@@ -52,7 +56,10 @@ def as_text(doc: Document, *, width: int = 100, rows: int = MAX_ROWS) -> str:
 
 
 def print_lines(lines: Sequence[str], console: Console | None = None) -> None:
-    """Print lines as headings and sentences: of each what stands before the first colon is its heading."""
+    """Print lines as headings and sentences: of each what stands before the first colon is its heading.
+
+    Where a sentence speaks of several models (``a: …; b: …``), each model begins a line.
+    """
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -62,7 +69,8 @@ def print_lines(lines: Sequence[str], console: Console | None = None) -> None:
         head, _, rest = _text(line).partition(": ")
         out.print(Text(head, style="bold"))
         if " " in rest:
-            out.print(Padding(Text(rest), (0, 0, 0, 2)))
+            for part in _MODELS.split(rest):
+                out.print(Padding(Text(part), (0, 0, 0, 2)))
         elif rest:
             out.print(Text(f"  {rest}"), soft_wrap=True)  # a path stays in one piece
 

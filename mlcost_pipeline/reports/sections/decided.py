@@ -63,8 +63,8 @@ def _sentence(model: str, decisions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _why(decision: Mapping[str, Any]) -> str:
-    """The decision's sentence without what the reader has read already."""
-    sentence = " ".join(str(decision["sentence"]).split()).rstrip(".")
+    """The first clause of the decision's sentence; the table below has it whole."""
+    sentence = " ".join(str(decision["sentence"]).split("; ")[0].split()).rstrip(".")
     return f"{decision['reason']}: {sentence}" if sentence else str(decision["reason"])
 
 

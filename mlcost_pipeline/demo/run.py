@@ -80,7 +80,7 @@ class Story:
         scorer_day, model_day = last - min(44, last // 2), last - min(7, last // 4)
         yield Chapter("records", "read the runs of the past", lambda: self.passes.run("records"))
         yield Chapter(
-            "bills", "the cloud sends the bills of the past", lambda: self._bill(self.plan.midnight(self.plan.days))
+            "bills", "the cloud sends the bills of the past", lambda: self._bill(0, self.plan.midnight(self.plan.days))
         )
         yield Chapter(
             "adopt-scorer", self._on(scorer_day, f"{SCORER} is adopted"), lambda: self._adopt(SCORER, scorer_day)
@@ -92,7 +92,7 @@ class Story:
             come = self._on(number, "users come and click")
             yield Chapter(f"visits-{number}", come, partial(self._visits, number))
         yield self._morning(self.plan.days + LIVE_DAYS)
-        yield Chapter("last-bills", "the cloud bills the runs just made", lambda: self._bill(self._now()))
+        yield Chapter("last-bills", "the cloud bills the runs just made", lambda: self._bill(scorer_day, self._now()))
         yield Chapter("report", "attribute, count, report", self._report)
 
     def told(self, chapter: Chapter) -> bool:
@@ -126,9 +126,9 @@ class Story:
         lookup = Lookup(self.passes.warehouse, self.passes.settings, MODEL)
         visit_day(self.shop, lookup, self.plan.day(number))
 
-    def _bill(self, until: datetime) -> None:
-        """The cloud's bills of every month up to `until`, month by month."""
-        for period in _months(self.plan.day(0), until.date()):
+    def _bill(self, first: int, until: datetime) -> None:
+        """The cloud's bills from the month of day `first` up to `until`, month by month."""
+        for period in _months(self.plan.day(first), until.date()):
             if datetime.fromisoformat(f"{period}-01T00:00:00+00:00") < until:
                 bill_period(self.passes.warehouse, self.shop, period, until=until)
                 self.passes.until_quiet(["bills", "ledgers"])  # a later month's bill restates the one before

@@ -22,8 +22,7 @@ demo: install ## the whole loop on a simulated shop, history kept in $(HOME_DIR)
 	$(BIN)/mlcost demo --home $(HOME_DIR)
 
 retail: install ## the whole loop on real data: $(DATA)
-	MLCOST_DATA=$(abspath $(DATA)) MLCOST_RETAIL_WAREHOUSE=$(abspath retail-home/warehouse) \
-		$(BIN)/mlcost --config examples/retail/mlcost.yaml --home retail-home run
+	MLCOST_DATA=$(abspath $(DATA)) $(BIN)/mlcost --config examples/retail/mlcost.yaml --home retail-home run
 
 dev: install ## the Dagster UI on what the demo wrote, http://127.0.0.1:3000
 	$(BIN)/mlcost dev --home $(HOME_DIR)

@@ -93,9 +93,9 @@ def _cost_per_outcome(model: str) -> dg.AssetsDefinition:
     )
     def cost_per_outcome(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
         """Spend divided by outcomes of the same model and month, with the interval of the outcome."""
+        counted = month_key(project.warehouse, project.settings, model)
         with project.run(context, model, stage="evaluation", purpose="measure"):
             costs = unit_costs(project.warehouse, project.settings, model)
-            counted = month_key(project.warehouse, project.settings, model)
         project.warehouse.state.update(f"months/{model}", lambda _: {"key": counted})
         return materialized(unit_cost_report(model, costs, project.settings))
 

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.names import key, tags_of
+from mlcost_pipeline.evidence.summary import frozen
 from mlcost_pipeline.levers.plan import plan
 from mlcost_pipeline.reports.main_report import remember, write_report
 from mlcost_pipeline.reports.stages import lever_plan_report
@@ -27,7 +28,8 @@ def _plan(model: str) -> dg.AssetsDefinition:
     )
     def lever_plan(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
         """The seven questions, simplest first, each with its answer, the saving and the effect on the outcome."""
-        answers = plan(project.warehouse, project.settings, model)
+        may_try = frozen(project.warehouse, model) is None
+        answers = plan(project.warehouse, project.settings, model, may_try=may_try)
         return materialized(lever_plan_report(model, answers, project.settings))
 
     return lever_plan

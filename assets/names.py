@@ -19,10 +19,10 @@ def key(*parts: str) -> dg.AssetKey:
 
 
 def days_of(model: ModelSettings) -> dg.DailyPartitionsDefinition:
-    """Daily partitions from the model's first day of data; a model with a clock of its own ends near its origin."""
+    """Daily partitions from the model's first day of data; with a clock of its own, to a year after its origin."""
     end = None
     if model.clock is not None:
-        end = (model.clock.origin.date() + timedelta(days=60)).isoformat()
+        end = (model.clock.origin.date() + timedelta(days=365)).isoformat()
     return dg.DailyPartitionsDefinition(start_date=model.first_day.isoformat(), end_date=end)
 
 

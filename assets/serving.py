@@ -5,7 +5,7 @@ from datetime import timedelta
 import dagster as dg
 
 from assets.names import days_in, days_of, key, tables_of, tags_of
-from mlcost_pipeline.inference.lookup_log import roll_lookups
+from mlcost_pipeline.inference.lookup_log import roll_lookups, roll_requests
 from mlcost_pipeline.inference.predict import score_days
 from mlcost_pipeline.inference.publication import make_version
 from mlcost_pipeline.inference.served import served
@@ -65,6 +65,7 @@ def _served(settings: Settings, model: str) -> dg.AssetsDefinition:
         days = days_in(context)
         with project.run(context, model, stage="evaluation", purpose="measure", partition=days[-1].isoformat()):
             roll_lookups(project.warehouse)
+            roll_requests(project.warehouse)
             counted = served(project.warehouse, project.settings, model, days[0], days[-1] + timedelta(days=1))
         return materialized(served_report(counted, project.settings))
 
@@ -84,6 +85,7 @@ def _predictions(settings: Settings, model: str) -> dg.AssetsDefinition:
         """Every payment of the day scored by the model in force; the highest scores, up to capacity, are alerts."""
         days = days_in(context)
         with project.run(context, model, stage="serving", purpose="batch", partition=days[-1].isoformat()) as run:
+            roll_requests(project.warehouse)
             made = score_days(
                 project.warehouse,
                 project.settings,

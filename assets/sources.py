@@ -8,7 +8,7 @@ from mlcost_pipeline.resources import PLATFORM, Project, materialized
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.sources.ingest import ingest
 from mlcost_pipeline.tables import TABLES
-from mlcost_pipeline.triggers import RECORD_TABLES, mark_read
+from mlcost_pipeline.triggers import RECORD_TABLES, mark_read, newest_day
 
 GROUP = "sources"
 
@@ -27,10 +27,11 @@ def _source(table: str) -> dg.AssetsDefinition:
         description=f"{TABLES[table].about.capitalize()}, one row each: new files are read, checked and kept.",
     )
     def source(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
+        day = newest_day(project.warehouse, project.settings)
         with project.run(context, PLATFORM, stage="features", purpose="build"):
             read = ingest(project.warehouse, project.settings, table)
         if table in RECORD_TABLES:
-            mark_read(project.warehouse, project.settings, table)
+            mark_read(project.warehouse, table, day)
         return materialized(ingest_report(read, project.settings))
 
     return source

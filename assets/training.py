@@ -13,7 +13,7 @@ from mlcost_pipeline.reports.stages import gate_report, job_report, promotion_re
 from mlcost_pipeline.resources import Project, materialized
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.jobs import open_job_of
-from mlcost_pipeline.spot.supervisor import job_result
+from mlcost_pipeline.spot.supervisor import job_result, supervisor_lease
 
 # Dagster's own subprocess client asks this of its own message reader.
 warnings.filterwarnings("ignore", message=r"Function `PipesMessageReader.expected_writer_count` is currently in prev")
@@ -47,15 +47,16 @@ def _candidate(model: str) -> dg.AssetsDefinition:
         if job_id is None:
             context.log.info("no job is open for %s: nothing to train", model)
             return
+        lease = supervisor_lease(project.warehouse, job_id)
+        if lease is not None and lease.live:
+            context.log.info("job %s is held by another supervisor; nothing to do", job_id)
+            return
         command = [
             sys.executable, "-m", "mlcost_pipeline.cli", "--config", project.config_path,
             "train", "--job", job_id, "--orchestrator-run-id", context.run.run_id,
         ]  # fmt: skip
         supervisor.run(context=context, command=command, env=dict(os.environ)).get_results()
         result = job_result(project.warehouse, project.settings, job_id)
-        if result.version is None:
-            context.log.info("job %s has no candidate for this run (%s)", job_id, result.state)
-            return
         yield materialized(job_report(result, project.settings, project.warehouse), data_version=result.version)
 
     return candidate

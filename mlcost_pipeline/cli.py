@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import sys
@@ -66,7 +67,9 @@ class Group(click.Group):
 
 
 pass_opened = click.make_pass_decorator(Opened)
-who_option = click.option("--who", default=lambda: os.environ.get("USER", "unknown"), help="Who acts, as stated.")
+who_option = click.option(
+    "--who", default=getpass.getuser, help="Who acts, as stated; by default the user of this machine."
+)
 reason_option = click.option("--reason", required=True, help="Why; it stays on record.")
 
 
@@ -82,6 +85,8 @@ def main(ctx: click.Context, config: Path | None, home: Path | None) -> None:
     if config is None and home is not None and (home / "shop" / "mlcost.yaml").exists():
         config = home / "shop" / "mlcost.yaml"
     ctx.obj = Opened((config or Path("mlcost.yaml")).resolve(), home)
+    if str(ctx.obj.config.parent) not in sys.path:  # a team's own modules may lie beside its mlcost.yaml
+        sys.path.append(str(ctx.obj.config.parent))
 
 
 # ── the loop ────────────────────────────────────────────────────────────────────────────────────
@@ -413,7 +418,7 @@ def bill_status(opened: Opened) -> None:
 @main.command()
 @pass_opened
 def migrate(opened: Opened) -> None:
-    """Bring the warehouse to this version's schema.
+    """Bring the warehouse to this version's schema; there has been only one schema yet.
 
     Example: mlcost migrate
     """

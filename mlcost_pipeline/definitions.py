@@ -15,7 +15,7 @@ from mlcost_pipeline.resources import Project
 from mlcost_pipeline.settings import Settings, load_settings
 from mlcost_pipeline.triggers import RECORD_TABLES
 from sensors import cost as cost_sensors
-from sensors import days, retrain
+from sensors import days, failures, retrain
 
 GROUPS = (sources, features, evidence, training, serving, cost, levers)
 
@@ -37,7 +37,12 @@ def build_definitions(path: Path) -> dg.Definitions:
         assets=made,
         asset_checks=checks.build(settings),
         jobs=list(jobs.values()),
-        sensors=[*days.build(settings, jobs), *retrain.build(settings, jobs), *cost_sensors.build(settings, jobs)],
+        sensors=[
+            *days.build(settings, jobs),
+            *retrain.build(settings, jobs),
+            *cost_sensors.build(settings, jobs),
+            *failures.build(),
+        ],
         resources={
             "project": Project(config_path=str(path)),
             "supervisor": dg.PipesSubprocessClient(forward_termination=True, termination_timeout_seconds=60),

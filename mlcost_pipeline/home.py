@@ -30,12 +30,16 @@ def dagster_home(home: Path | None, config: Path) -> Path:
 
 
 def dagster_environment(home: Path, config: Path) -> dict[str, str]:
-    """The environment of every Dagster process of this project."""
+    """The environment of every process of this project; a team's own modules may lie beside its mlcost.yaml."""
     return {
         **os.environ,
         "DAGSTER_HOME": str(home),
         "MLCOST_CONFIG": str(config),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "DO_NOT_TRACK": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(PROJECT), str(config.parent), *_import_path()])),
     }
+
+
+def _import_path() -> list[str]:
+    return [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]

@@ -5,17 +5,20 @@ The runs are ordinary Dagster runs on the kept instance, so the UI shows them li
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import dagster as dg
 
+from mlcost_pipeline import errors
 from mlcost_pipeline.clock import Clock, model_clock
 from mlcost_pipeline.cost.processes import ProcessIdentity, identify, is_alive
 from mlcost_pipeline.cost.runs import close_lost_runs
@@ -27,6 +30,7 @@ from mlcost_pipeline.warehouse import Warehouse
 
 MAX_PASSES = 12
 PROCESS_TAG = "mlcost/process"
+OUR_ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MlcostError)}
 QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 #: Told of each step: (job, asset or None at the start and the end, how many of how many).
@@ -56,23 +60,41 @@ class Passes:
         self.definitions = build_definitions(config)
         self._progress = progress or _silent
         close_lost_runs(self.warehouse, self._clock_of)  # whatever a killed process left open
-        _close_dead_passes()
+        _close_dead_passes(home)
 
     def _clock_of(self, model: str) -> Clock:
         named = model if model in self.settings.models else sorted(self.settings.models)[0]
         return model_clock(self.warehouse, self.settings, named)
 
     def tick(self, only: Sequence[str] | None = None) -> list[Done]:
-        """Evaluate every trigger once, in order, and run what each requests."""
-        done = []
+        """Evaluate every trigger once, in order, and run what each requests.
+
+        Raises:
+            MlcostError: some runs failed; everything else had its turn.
+        """
+        done: list[Done] = []
+        failed: list[str] = []
+        self._pass(only, done, failed, set())
+        _raise_if(failed)
+        return done
+
+    def _pass(self, only: Sequence[str] | None, done: list[Done], failed: list[str], tried: set[str]) -> None:
+        """One pass; what fails is told at the end and not tried again, and does not keep the others from their turn."""
         for name, trigger in triggers(self.settings).items():
             if only is not None and name not in only:
                 continue
             found = trigger(self.warehouse, self.settings)
+            ran = []
             for request in found.requests:
-                self.run(request.job, partition=request.partition, tags=_tags(request))
-            done.append(Done(name, found.requests, found.reason, found.wait_seconds))
-        return done
+                if request.key in tried:
+                    continue
+                try:
+                    self.run(request.job, partition=request.partition, tags=_tags(request))
+                    ran.append(request)
+                except MlcostError as error:
+                    tried.add(request.key)
+                    failed.append(str(error))
+            done.append(Done(name, ran, found.reason, found.wait_seconds))
 
     def until_quiet(self, only: Sequence[str] | None = None) -> list[Done]:
         """Tick until nothing is due any more; the last pass's reasons say why.
@@ -81,12 +103,16 @@ class Passes:
             MlcostError: a run failed, or something was due again and again.
         """
         ran: list[Done] = []
+        failed: list[str] = []
+        tried: set[str] = set()
         for _ in range(MAX_PASSES):
-            done = self.tick(only)
+            done: list[Done] = []
+            self._pass(only, done, failed, tried)
             ran += [item for item in done if item.ran]
             waits = [item.wait_seconds for item in done if item.wait_seconds]
             if not any(item.ran for item in done):
                 if not waits:
+                    _raise_if(failed)
                     return [*ran, *done]
                 time.sleep(min(waits))  # somebody else is at it, or died a moment ago
         due = ", ".join(item.trigger for item in done if item.ran)
@@ -126,13 +152,22 @@ class Passes:
             raise MlcostError(f"run {run_id} of job {job} failed: {_failure(result)}; see it in the UI (mlcost dev)")
 
 
-def _close_dead_passes() -> None:
-    """Runs of passes whose process was killed would read as started for ever: nobody else watches them."""
-    with dg.DagsterInstance.get() as instance:
+def _close_dead_passes(home: Path) -> None:
+    """Runs of passes whose process was killed would read as started for ever: nobody else watches them.
+
+    Under a lock, because two processes that open a new home at once would both make its tables.
+    """
+    with (home / ".opening").open("w") as lock, _held(lock), dg.DagsterInstance.get() as instance:
         for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
             process = run.tags.get(PROCESS_TAG)
             if process and is_alive(ProcessIdentity.from_json(json.loads(process))) is False:
                 instance.report_run_failed(run, "the process of this pass was killed; what it left is taken up again")
+
+
+@contextmanager
+def _held(lock: IO[str]) -> Iterator[None]:
+    fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel if this process is killed
+    yield
 
 
 class _Listener:
@@ -152,13 +187,21 @@ class _Listener:
             self.progress(self.job, event.step_key, self.done, self.total)
 
 
+def _raise_if(failed: Sequence[str]) -> None:
+    if failed:
+        raise MlcostError("\n".join(failed))
+
+
 def _failure(result: Any) -> str:
+    """The words of the first failed step: our own error's if there is one, else those of the deepest cause."""
     for event in result.all_events:
         if event.is_step_failure:
-            error = event.event_specific_data.error
-            while error is not None and error.cause is not None:
+            chain, error = [], event.event_specific_data.error
+            while error is not None:
+                chain.append(error)
                 error = error.cause
-            return f"{event.step_key}: {error.message.strip() if error else 'no message'}"
+            said = next((link for link in chain if link.cls_name in OUR_ERRORS), chain[-1])
+            return f"{event.step_key.replace('__', '/')}: {said.message.strip()}"
     return "no step failed; the run itself did"
 
 

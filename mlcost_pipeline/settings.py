@@ -20,9 +20,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mlcost_pipeline.errors import SettingsError
-from mlcost_pipeline.tables import TABLES
-
-NAME = re.compile(r"^[a-z][a-z0-9_]{0,40}$")
+from mlcost_pipeline.settings_faults import faults_of
 
 
 class Block(BaseModel):
@@ -287,26 +285,6 @@ class Settings(Block):
             return {**data, "sources": sources}
         return data
 
-    @model_validator(mode="after")
-    def _names(self) -> Settings:
-        for table, sources in self.sources.items():
-            if table not in TABLES:
-                raise ValueError(f"sources.{table}: no such table; allowed: {', '.join(sorted(TABLES))}")
-            schema = TABLES[table]
-            for number, source in enumerate(sources):
-                for column in source.columns:
-                    ours = column in schema.columns
-                    open_column = schema.open_prefix is not None and column.startswith(schema.open_prefix)
-                    if not ours and not open_column:
-                        allowed = ", ".join(schema.columns)
-                        raise ValueError(
-                            f"sources.{table}.{number}.columns.{column}: no such column; allowed: {allowed}"
-                        )
-        for model in self.models:
-            if not NAME.match(model):
-                raise ValueError(f"models.{model}: a name is lower case letters, digits and _, found {model!r}")
-        return self
-
     def path(self, text: str) -> Path:
         """A path of the yaml file, made absolute; ``${NAME:-default}`` is filled in from the environment."""
 
@@ -348,10 +326,14 @@ def load_settings(path: Path) -> Settings:
         raise SettingsError(f"{path}: is not YAML: {error}") from error
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: expected a mapping at the top, found {type(data).__name__}")
+    faults = [f"  {fault}" for fault in faults_of(data)]
     try:
-        return Settings.model_validate({**data, "base": path.resolve().parent})
+        settings = Settings.model_validate({**data, "base": path.resolve().parent})
     except ValidationError as error:
-        raise SettingsError(f"{path}:\n" + "\n".join(_explain(fault) for fault in error.errors())) from error
+        raise SettingsError(f"{path}:\n" + "\n".join([*map(_explain, error.errors()), *faults])) from error
+    if faults:
+        raise SettingsError(f"{path}:\n" + "\n".join(faults))
+    return settings
 
 
 def _explain(fault: Any) -> str:

@@ -1,7 +1,8 @@
 """What is due now, and if nothing is, why: the functions that the sensors and ``mlcost tick`` both call.
 
-Each looks at small state objects only, never at a table, and answers with requests to run a job or with a reason
-that holds numbers. A request's key names the work, so that asking twice for the same work is asking once.
+Each answers with requests to run a job or with a reason that holds numbers. A request's key names the work, so that
+asking twice for the same work is asking once. Days, retrains, serving and report look at small state objects only;
+bills look at the folders, and ledgers at the runs that a bill names.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class Found:
 
 #: Source tables that describe runs and requests, not events of one model.
 RECORD_TABLES = ("run_records", "occupancy", "resources", "requests")
+
+#: After so many failed runs of one request the sensors stop requesting it, and a person is told.
+MAX_FAILURES = 3
 
 Trigger = Callable[[Warehouse, Settings], Found]
 
@@ -98,7 +102,7 @@ def records(warehouse: Warehouse, settings: Settings) -> Found:
     tables = [table for table in RECORD_TABLES if table in settings.sources]
     if not tables:
         return Found(reason="mlcost.yaml names no run records or request logs of elsewhere")
-    day = _newest_day(warehouse, settings)
+    day = newest_day(warehouse, settings)
     read = [warehouse.state.get(f"records/{table}") for table in tables]
     if all(done is not None and done.value["day"] >= day.isoformat() for done in read):
         return Found(reason=f"run records and logs were read for {day}")
@@ -116,10 +120,9 @@ def mark_served(warehouse: Warehouse, model: str, version: str, day: date) -> No
     warehouse.state.update(f"served/{model}", change)
 
 
-def mark_read(warehouse: Warehouse, settings: Settings, table: str) -> None:
-    """Note that a table of run records or logs has been read for the newest complete day."""
-    day = _newest_day(warehouse, settings).isoformat()
-    warehouse.state.update(f"records/{table}", lambda _: {"day": day})
+def mark_read(warehouse: Warehouse, table: str, day: date) -> None:
+    """Note that a table of run records or logs has been read for a complete day."""
+    warehouse.state.update(f"records/{table}", lambda _: {"day": day.isoformat()})
 
 
 def bills(warehouse: Warehouse, settings: Settings) -> Found:
@@ -161,12 +164,33 @@ def report(warehouse: Warehouse, settings: Settings) -> Found:
     return Found([Request("reporting", f"report:{key}", "decisions, ledgers or lists have changed")])
 
 
+def note_failure(warehouse: Warehouse, key: str, run_id: str) -> int:
+    """Count a failed run of a request, each run once; how many there are now."""
+
+    def change(value: dict[str, Any] | None) -> dict[str, Any]:
+        runs = (value or {"runs": []})["runs"]
+        return {"key": key, "runs": sorted({*runs, run_id})}
+
+    return len(warehouse.state.update(_failures_path(key), change).value["runs"])
+
+
+def failures_of(warehouse: Warehouse, key: str) -> int:
+    """How many runs of a request have failed."""
+    stored = warehouse.state.get(_failures_path(key))
+    return 0 if stored is None else len(stored.value["runs"])
+
+
+def _failures_path(key: str) -> str:
+    return f"failures/{digest(key)}"
+
+
 def last_complete_day(clock: Clock) -> date:
     """The newest day that has ended, in UTC."""
     return clock.now().date() - timedelta(days=1)
 
 
-def _newest_day(warehouse: Warehouse, settings: Settings) -> date:
+def newest_day(warehouse: Warehouse, settings: Settings) -> date:
+    """The newest complete day of any model."""
     return max(last_complete_day(model_clock(warehouse, settings, model)) for model in settings.models)
 
 

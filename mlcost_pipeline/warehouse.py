@@ -51,8 +51,12 @@ class Warehouse:
 
     # ── tables merged by key ────────────────────────────────────────────────────────────────────
 
-    def append(self, table: str, rows: Sequence[Mapping[str, Any]] | pa.Table) -> Appended:
+    def append(self, table: str, rows: Sequence[Mapping[str, Any]] | pa.Table, *, holds_now: bool = False) -> Appended:
         """Add rows as one immutable part. The part is named by its content: adding the same rows again is a no-op.
+
+        That suits a writer who was killed and repeats itself. A writer who says how things stand now, and may come
+        back to a value that was true before (false, true, false), says so with `holds_now`: the rows are then a
+        no-op only if the view has them all.
 
         Raises:
             SchemaError: a row does not fit; nothing is stored.
@@ -62,14 +66,20 @@ class Warehouse:
         name = _content_hash(data)
         folder = self._table_folder(table)
         part = folder / f"{name}.parquet"
-        if data.num_rows == 0 or part.exists() or part.with_suffix(".merged").exists():
-            return Appended(name, data.num_rows, new=False)
+        if data.num_rows == 0:
+            return Appended(name, 0, new=False)
+        serial = 0
+        while part.exists() or part.with_suffix(".merged").exists():
+            if not holds_now or (serial == 0 and self._holds(table, data)):
+                return Appended(part.stem, data.num_rows, new=False)
+            serial += 1
+            part = folder / f"{name}-{serial}.parquet"
         stamp = pa.array([datetime.now(UTC)] * data.num_rows, type=TIME)
         stamped = data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp)
         new = self._link(part, stamped)
         if len(self._parts(table)) > MAX_PARTS:
             self.compact(table)
-        return Appended(name, data.num_rows, new)
+        return Appended(part.stem, data.num_rows, new)
 
     def read(
         self,
@@ -240,6 +250,19 @@ class Warehouse:
             aside.unlink(missing_ok=True)
         sync_folder(file.parent)
         return True
+
+    def _holds(self, table: str, data: pa.Table) -> bool:
+        """Whether every row of `data` is in the view as it stands."""
+        columns = ", ".join(f'"{column}"' for column in data.column_names)
+        view = self._run(f'SELECT {columns} FROM "{table}"', [], [table], with_recorded_at=False)
+        connection = _connect()
+        try:
+            connection.register("given", data)
+            connection.register("standing", view)
+            missing = connection.sql(f"SELECT {columns} FROM given EXCEPT SELECT {columns} FROM standing LIMIT 1")
+            return len(missing.fetchall()) == 0
+        finally:
+            connection.close()
 
     def _run(self, sql: str, params: Sequence[Any], tables: list[str], *, with_recorded_at: bool) -> pa.Table:
         while True:

@@ -48,6 +48,24 @@ def test_defaults_observe_and_never_act(tmp_path: Path) -> None:
         ("market: on_demand", "market: spot", "one pool must have market: on_demand"),
         ("unit: fraud_caught", "unit: hits", "outcome.unit of a scoring model is fraud_caught, found hits"),
         ("  fraud:", "  Fraud Model:", "a name is lower case letters"),
+        ("family: mlp", "family: nope", r"models\.fraud\.trainer\.family: found 'nope'; for a scoring model: forest"),
+        ("family: forest", "family: als", r"models\.fraud\.baseline\.family: found 'als'; for a scoring model"),
+        ("  fraud:", "  platform:", "this name is kept for work that serves every model"),
+        (
+            "capacity:\n  pools:\n",
+            "capacity:\n  pools:\n    - {name: od, market: spot, price_per_hour: '1'}\n",
+            "two pools are named 'od'",
+        ),
+        (
+            "    task: scoring",
+            "    slices: [day]\n    important_slices: {zone: [north]}\n    task: scoring",
+            r"models\.fraud\.important_slices\.zone: is not in slices",
+        ),
+        (
+            "name: shop",
+            "name: shop\nsources: {transactions: {path: x, columns: {amount: a}}}",
+            r"models\.fraud: a scoring model needs sources\.labels, which is not there",
+        ),
         (
             "name: shop",
             "name: shop\nsources: {payments: {path: x, columns: {}}}",
@@ -68,9 +86,10 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, says: str) -> None
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
-        load_settings(write(tmp_path, GOOD.replace("family: mlp", "famly: mlp").replace("version: 1", "version: 2")))
-    assert "version" in str(caught.value)
-    assert "famly" in str(caught.value)
+        text = GOOD.replace("family: mlp", "famly: mlp").replace("version: 1", "version: 2")
+        load_settings(write(tmp_path, text.replace("name: shop", "name: shop\nsources: {payments: {path: x}}")))
+    for fault in ("version", "famly", "sources.payments"):
+        assert fault in str(caught.value)
 
 
 def test_paths_take_the_environment_with_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,18 @@ def test_rows_that_were_compacted_away_do_not_come_back(tmp_path: Path) -> None:
     assert warehouse.rows("interactions")[0]["kind"] == "purchase"
 
 
+def test_a_value_that_comes_back_holds_again(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    for kind in ("view", "purchase", "view"):
+        warehouse.append("interactions", [event("a", kind=kind)], holds_now=True)
+        assert warehouse.rows("interactions")[0]["kind"] == kind
+    assert not warehouse.append("interactions", [event("a", kind="view")], holds_now=True).new
+    assert not warehouse.append("interactions", [event("a", kind="purchase")]).new, (
+        "a killed writer that repeats itself"
+    )
+    assert warehouse.rows("interactions")[0]["kind"] == "view"
+
+
 def test_ids_are_text_to_the_last_zero(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     ids = ["007", "7", str(2**63 + 1), "ä|b/c"]

@@ -32,7 +32,7 @@ def measure_outcomes(
     moment = now or model_clock(warehouse, settings, model).now()
     first, last = _midnight(start), _midnight(end)
     rows = list(_MEASURES[block.outcome.unit](warehouse, block, model, first, last, moment))
-    warehouse.append("outcomes", rows)
+    warehouse.append("outcomes", rows, holds_now=True)
     return rows
 
 

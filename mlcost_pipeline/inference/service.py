@@ -103,7 +103,8 @@ def create_app(settings: Settings, warehouse: Warehouse) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(title="mlcost", version="1", lifespan=lifespan)
+    # The specification is at /openapi.json; the usual pages on it load scripts from elsewhere, so they are left out.
+    app = FastAPI(title="mlcost", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     app.add_middleware(Guard, max_bytes=MAX_BODY_BYTES, log=service.requests)
     _errors(app)
@@ -153,7 +154,7 @@ def _health(app: FastAPI, service: _Service) -> None:
 
 
 def _recommendations(app: FastAPI, service: _Service) -> None:
-    @app.get("/recommendations/{user}")
+    @app.get("/recommendations/{user:path}")  # an id may hold a slash
     def recommendations(
         request: Request,
         user: Annotated[str, PathParameter(min_length=1, max_length=200)],

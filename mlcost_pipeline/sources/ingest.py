@@ -91,7 +91,7 @@ def ingest(
     rows, dropped = _gather(warehouse, table, files, mapped)
     new = 0
     if rows is not None and rows.num_rows:
-        appended = warehouse.append(table, rows)
+        appended = warehouse.append(table, rows, holds_now=True)
         new = appended.rows if appended.new else 0
         if not appended.new:
             dropped["already_stored"] += appended.rows

@@ -57,3 +57,9 @@ def test_the_registry_and_features_load_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_settings_know_every_family_that_comes_along() -> None:
+    from mlcost_pipeline.settings_faults import FAMILY_TASKS
+
+    assert set(FAMILY_TASKS) == set(FAMILIES)

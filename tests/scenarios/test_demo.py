@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from mlcost_pipeline.cost.deliveries import bills_in_force
+from mlcost_pipeline.cost.deliveries import bills_in_force, scope_of
 from mlcost_pipeline.cost.reconciliation import require_reconciled
 from mlcost_pipeline.evaluation.versions import incumbent
 from tests.scenarios.conftest import Shop, mlcost
@@ -45,7 +45,7 @@ def test_the_ledger_agrees_with_the_billers_own_books(shop: Shop) -> None:
     for account, period in bills_in_force(shop.warehouse):
         books = sorted((shop.home / "shop" / "books").glob(f"{period}.delivery-*.json"))
         total = Decimal(json.loads(books[-1].read_text())["total"])
-        ledger = shop.warehouse.read_version("cost_ledger", f"{account}|{period}").to_pylist()
+        ledger = shop.warehouse.read_version("cost_ledger", scope_of(account, period)).to_pylist()
         assert sum(part["billed"] for part in ledger) == total
         checked += 1
     assert checked

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlcost_pipeline.cost.deliveries import bills_in_force
+from mlcost_pipeline.cost.deliveries import bills_in_force, scope_of
 from mlcost_pipeline.cost.reconciliation import require_reconciled
 from mlcost_pipeline.evaluation.versions import incumbent
 from mlcost_pipeline.home import PROJECT
@@ -52,7 +52,7 @@ def test_the_strangers_bill_reconciles_exactly_and_reads_unattributed_by_reason(
     billed = effective = Decimal(0)
     for account, period in bills_in_force(warehouse):
         require_reconciled(warehouse, account, period)
-        for part in warehouse.read_version("cost_ledger", f"{account}|{period}").to_pylist():
+        for part in warehouse.read_version("cost_ledger", scope_of(account, period)).to_pylist():
             assert part["model"] is None and part["reason"], part
             billed, effective = billed + part["billed"], effective + part["effective"]
     assert (billed, effective) == (Decimal("20.52022672899"), Decimal("14.97651418586"))

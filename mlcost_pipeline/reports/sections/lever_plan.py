@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from mlcost_pipeline.evaluation.versions import incumbent
 from mlcost_pipeline.levers.plan import plan
 from mlcost_pipeline.levers.question import Answer
 from mlcost_pipeline.reports.document import Document, Number, Table
@@ -37,11 +36,8 @@ def lever_plan(warehouse: Warehouse, settings: Settings) -> Document:
 
 
 def _plan(warehouse: Warehouse, settings: Settings, model: str) -> list[Answer]:
-    """The plan from what is on record; nothing is tried from here, so a model without any trial has no plan yet."""
-    in_force = incumbent(warehouse, model) is not None
-    if in_force and not warehouse.rows("lever_trials", columns=["trial_id"], where="model = ?", params=[model]):
-        return []
-    return plan(warehouse, settings, model)
+    """The plan from what is on record; nothing is tried from here."""
+    return plan(warehouse, settings, model, may_try=False)
 
 
 def _trials(warehouse: Warehouse, settings: Settings) -> Table:

@@ -52,6 +52,10 @@ def _sentence(
     waiting = f", {provisional} of them provisional" if provisional else ""
     if closed == months:
         return f"Yes: {all_of_them} reconciled to the last unit over {lines}{waiting}."
+    if nothing and closed == len(found):
+        unbuilt = counted(len(nothing), "account and month", "accounts and months")
+        done = f"{counted(closed, 'other is', 'others are')} reconciled over {lines}" if closed else "none was compared"
+        return f"Not known yet: {unbuilt} not attributed so far ({done}); run: mlcost tick."
     bad = [f"{e.account} {e.period}" for e in found if not e.reconciled] + [f"{a} {p}" for a, p in nothing]
     return f"No: {closed} of {all_of_them} reconciled over {lines}, not {', '.join(bad[:3])}{waiting}."
 

@@ -3,12 +3,12 @@
 import dagster as dg
 
 from assets.names import key, tags_of
-from mlcost_pipeline.evidence.summary import frozen
 from mlcost_pipeline.levers.plan import plan
 from mlcost_pipeline.reports.main_report import remember, write_report
 from mlcost_pipeline.reports.stages import lever_plan_report
 from mlcost_pipeline.resources import PLATFORM, Project, materialized
 from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.training.acting import frozen
 from mlcost_pipeline.triggers import report_key
 
 GROUP = "levers"

@@ -92,7 +92,7 @@ def _production(model: str) -> dg.AssetsDefinition:
     )
     def production(context: dg.AssetExecutionContext, project: Project) -> Iterator[dg.MaterializeResult]:
         """The model in force: the candidate where the gate let it through, otherwise the one before."""
-        settled = settle(project.warehouse, project.clock(model), model)
+        settled = settle(project.warehouse, project.settings, project.clock(model), model)
         if settled is None:
             context.log.info("no judged candidate of %s waits", model)
             return

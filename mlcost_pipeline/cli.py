@@ -265,10 +265,13 @@ def retrain(opened: Opened, model: str, reason: str, who: str) -> None:
     Example: mlcost retrain fraud --reason "new merchant category goes live"
     """
     from mlcost_pipeline.evidence.acts import request_retrain
+    from mlcost_pipeline.training.acting import why_not_act
 
     opened.settings.model(model)
     act = request_retrain(opened.warehouse, opened.clock(model), model=model, reason=reason, who=who)
-    click.echo(f"on record as act {act}; `mlcost tick` or the sensor carries it out")
+    forbidden = why_not_act(opened.warehouse, opened.settings, model)
+    waits = f"it waits: {forbidden}" if forbidden else "`mlcost tick` or the sensor carries it out"
+    click.echo(f"on record as act {act}; {waits}")
 
 
 @main.command()
@@ -347,13 +350,10 @@ def cancel(opened: Opened, model: str, reason: str, who: str) -> None:
 
     Example: mlcost cancel fraud --reason "wrong data"
     """
-    from mlcost_pipeline.spot.jobs import cancel_job, open_job_of
+    from mlcost_pipeline.evidence.acts import cancel as cancel_open_job
 
     opened.settings.model(model)
-    job_id = open_job_of(opened.warehouse, model)
-    if job_id is None:
-        raise MlcostError(f"no job of {model} is open")
-    cancel_job(opened.warehouse, opened.clock(model), job_id, reason=f"{reason} ({who})")
+    job_id = cancel_open_job(opened.warehouse, opened.clock(model), model=model, reason=reason, who=who)
     click.echo(f"job {job_id} is cancelled; retrains of {model} wait for `mlcost rearm {model}`")
 
 

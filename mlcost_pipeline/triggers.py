@@ -75,7 +75,7 @@ def new_day(warehouse: Warehouse, settings: Settings, model: str) -> Found:
 
 def retrain(warehouse: Warehouse, settings: Settings, model: str) -> Found:
     """A decision to retrain is carried out, exactly once."""
-    due = retrain_due(warehouse, model)
+    due = retrain_due(warehouse, settings, model)
     if isinstance(due, Skip):
         return Found(reason=due.reason, wait_seconds=due.wait_seconds or 0.0)
     tags = {"mlcost/job_id": due.decision_id or "", "mlcost/trigger": "decision"}

@@ -72,14 +72,14 @@ def added_clicks(
 
 
 def served_versions(warehouse: Warehouse, start: datetime, end: datetime) -> list[str]:
-    """Model versions behind the lists that the treated users were served."""
+    """Model versions behind the lists that the treated users were served; a list of elsewhere is ``unknown``."""
     found = warehouse.query(
-        "SELECT DISTINCT p.model_version FROM lookups l JOIN publications p ON p.version = l.version "
+        "SELECT DISTINCT p.model_version FROM lookups l LEFT JOIN publications p ON p.version = l.version "
         "WHERE l.arm = 'treated' AND l.looked_up_at >= ? AND l.looked_up_at < ? ORDER BY 1",
         [start, end],
         tables=["lookups", "publications"],
     )
-    return [str(row["model_version"]) for row in found.to_pylist()]
+    return [str(row["model_version"] or "unknown") for row in found.to_pylist()]
 
 
 def estimate(users: Sequence[Mapping[str, Any]], *, seed: int, resamples: int = RESAMPLES) -> Added | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mlcost_pipeline.clock import model_clock
 from mlcost_pipeline.cost.counted import Counted, counted, month_bounds
+from mlcost_pipeline.cost.coverage import Covered, covered
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
 from mlcost_pipeline.cost.ledger import ledger_rows
 from mlcost_pipeline.cost.prices import unbilled
@@ -55,6 +56,12 @@ class UnitCost:
     utilisation: Mapping[str, Utilisation]
     deliveries: tuple[str, ...]
     provisional: bool
+    covered: Covered | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether the outcomes cover only part of the days that the spend covers."""
+        return self.covered is not None and not self.covered.whole
 
     @property
     def sentence(self) -> str:
@@ -83,6 +90,8 @@ def cost_per_outcome(warehouse: Warehouse, settings: Settings, model: str, perio
     retrains = {runs[p.run_id]["job_id"] for p in parts if p.run_id in runs and _retrain(runs, p.run_id)}
     retrain_cost = money_sum(part.amount for part in parts if part.run_id in runs and _retrain(runs, part.run_id))
     bills = _bills(warehouse, settings, period)
+    days = covered(warehouse, settings.model(model), model, period, now)
+    whole = outcome if days is None or days.whole else None
     return UnitCost(
         model=model,
         period=period,
@@ -97,7 +106,7 @@ def cost_per_outcome(warehouse: Warehouse, settings: Settings, model: str, perio
             [(part.run_id, part.amount) for part in parts], run_outcomes(warehouse, runs.values()), runs
         ),
         outcome=outcome,
-        per_outcome=per_count(total, *(outcome.bounds if outcome else (None, None, None))),
+        per_outcome=per_count(total, *(whole.bounds if whole else (None, None, None))),
         predictions=predictions,
         per_thousand_predictions=divided(total * 1000, predictions),
         retrains=len(retrains),
@@ -105,6 +114,7 @@ def cost_per_outcome(warehouse: Warehouse, settings: Settings, model: str, perio
         utilisation=_utilisation(warehouse, settings, runs, bills),
         deliveries=tuple(bill.delivery_id for bill in bills),
         provisional=bool(priced) or any(b.state != "final" for b in bills) or _unsettled(outcome),
+        covered=days,
     )
 
 

@@ -13,6 +13,7 @@ from mlcost_pipeline.evaluation.promotion import promote, record_gate, reject
 from mlcost_pipeline.evaluation.versions import get_version
 from mlcost_pipeline.models.features import load_features
 from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.training.acting import why_not_act
 from mlcost_pipeline.warehouse import Warehouse
 
 
@@ -64,10 +65,13 @@ def judge_candidate(warehouse: Warehouse, settings: Settings, model: str) -> Gat
     return verdict
 
 
-def settle(warehouse: Warehouse, clock: Clock, model: str) -> Settled | None:
-    """Promote or reject the waiting candidate by its recorded verdict; None where none waits or none is judged."""
+def settle(warehouse: Warehouse, settings: Settings, clock: Clock, model: str) -> Settled | None:
+    """Promote or reject the waiting candidate by its recorded verdict.
+
+    None where none waits or none is judged, and where the model may not act: then the candidate goes on waiting.
+    """
     found = waiting_candidate(warehouse, model)
-    if found is None:
+    if found is None or why_not_act(warehouse, settings, model) is not None:
         return None
     recorded = get_version(warehouse, model, found.version).gate
     if recorded is None:

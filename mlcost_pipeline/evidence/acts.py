@@ -13,6 +13,7 @@ from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.evidence.state import Act
 from mlcost_pipeline.evidence.summary import ask_again
 from mlcost_pipeline.settings import digest
+from mlcost_pipeline.spot.jobs import cancel_job, open_job_of
 from mlcost_pipeline.warehouse import Warehouse
 
 ALL = "all"
@@ -57,14 +58,32 @@ def rearm(warehouse: Warehouse, clock: Clock, *, model: str, who: str, reason: s
     return act_id
 
 
+def cancel(warehouse: Warehouse, clock: Clock, *, model: str, who: str, reason: str) -> str:
+    """Cancel the model's open job; returns the job's id.
+
+    Raises:
+        MlcostError: no job is open, or it is being settled this very moment.
+    """
+    job_id = open_job_of(warehouse, model)
+    if job_id is None:
+        raise MlcostError(f"no job of {model} is open")
+    cancel_job(warehouse, clock, job_id, reason=f"{reason} ({who})")
+    _record(warehouse, clock, "cancel", model, who, reason)
+    return job_id
+
+
 def pending_act(warehouse: Warehouse, model: str, evidence_id: str) -> Act | None:
-    """The newest retrain or rearm by hand that no decision on other evidence has answered."""
+    """The newest retrain or rearm by hand that no decision on other evidence has answered.
+
+    A decision answers a retrain by opening its job: one that could not act leaves the request standing.
+    """
     rows = warehouse.query(
         "SELECT act_id, verb, who, reason FROM acts WHERE subject = ? AND verb IN ('retrain', 'rearm') "
-        "AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.act_id = acts.act_id AND evidence_id <> ?) "
+        "AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.act_id = acts.act_id AND evidence_id <> ? "
+        "AND (acts.verb = 'rearm' OR decision_id IN (SELECT job_id FROM jobs))) "
         'ORDER BY acts."at" DESC, act_id LIMIT 1',
         [model, evidence_id],
-        tables=["acts", "decisions"],
+        tables=["acts", "decisions", "jobs"],
     ).to_pylist()
     return Act(**rows[0]) if rows else None
 

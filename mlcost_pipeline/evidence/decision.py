@@ -12,16 +12,18 @@ from datetime import date, timedelta
 from typing import Any
 
 from mlcost_pipeline.clock import Clock
+from mlcost_pipeline.errors import WarehouseError
 from mlcost_pipeline.evidence.acts import pending_act
 from mlcost_pipeline.evidence.policy import ASK, RETRAIN, decide
 from mlcost_pipeline.evidence.record import collect
 from mlcost_pipeline.evidence.review import standing_review
 from mlcost_pipeline.evidence.state import policy_state
-from mlcost_pipeline.evidence.summary import frozen, summary_of
+from mlcost_pipeline.evidence.summary import summary_of
 from mlcost_pipeline.evidence.values import EvidenceRecord, canonical
 from mlcost_pipeline.notify import notify
 from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.spot.jobs import job_state, open_job, open_job_of
+from mlcost_pipeline.training.acting import frozen, why_not_act
 from mlcost_pipeline.warehouse import Warehouse
 
 
@@ -104,7 +106,8 @@ def _recorded(
             "policy_version": record.policy_version, "mode": chosen.mode, "review": review_id, "act_id": act_id,
         })  # fmt: skip
         stored = warehouse.state.get(claim)
-        assert stored is not None
+        if stored is None:
+            raise WarehouseError(f"state {claim}: was claimed and is gone; nothing may remove it")
     row = {**stored.value, "as_of": as_of}
     warehouse.append("decisions", [row])
     return row
@@ -132,16 +135,13 @@ def _act(
 def _refused(
     warehouse: Warehouse, settings: Settings, clock: Clock, model: str, as_of: date, newest: bool
 ) -> str | None:
-    chosen = settings.model(model)
-    if chosen.mode != "act":
-        return f"would retrain, but mode is observe (models.{model}.mode: act lets it)"
-    stopped = frozen(warehouse, model)
-    if stopped is not None:
-        return f"would retrain, but it is frozen by {stopped['who']}: {stopped['reason']} (mlcost unfreeze lifts it)"
+    forbidden = why_not_act(warehouse, settings, model)
+    if forbidden is not None:
+        return f"would retrain, but {forbidden}"
     today = clock.now().date()
     if as_of >= today:
         return f"{as_of} is not over yet ({today} is in progress)"
-    last = min(_last_day(warehouse, chosen.task), today - timedelta(days=1))
+    last = min(_last_day(warehouse, settings.model(model).task), today - timedelta(days=1))
     if not newest or as_of < last:
         return f"{as_of} is not the newest day; only the newest can start a retrain"
     return None

@@ -59,12 +59,25 @@ def _distance(value: float | None, threshold: float | None) -> dict[str, float |
     return {"value": value, "threshold": threshold, "distance": apart}
 
 
+def _nearest_drift(record: EvidenceRecord, policy: Policy) -> tuple[float | None, float]:
+    """PSI of the feature that is nearest to (or farthest over) its own bound in the newest window, and that bound.
+
+    A feature's bound is the threshold, or what PSI reaches without drift at its sample sizes where that is more.
+    """
+    newest = [f.windows[0] for f in record.drift.features if f.state == "measured" and f.windows]
+    held = [(w.psi, max(policy.drift_threshold, w.null_bound or 0.0)) for w in newest if w.psi is not None]
+    if not held:
+        return None, policy.drift_threshold
+    psi, bound = max(held, key=lambda pair: pair[0] / pair[1])
+    return psi, round(bound, 9)
+
+
 def held_against(record: EvidenceRecord, state: PolicyState, policy: Policy) -> Held:
     """Work out every number that a rule compares."""
     decay, volume = record.decay, record.volume
     low = decay.low if decay.known else None
     relative = round(RELATIVE_THRESHOLD * (decay.anchor or 0.0), 9)
-    priced = policy.value_per_outcome > 0 and decay.known and bool(decay.units_per_day)
+    priced = policy.value_per_outcome > 0 and state.decay_is_outcome and decay.known and bool(decay.units_per_day)
     cost_per_day = gain = None
     threshold = relative
     if priced:
@@ -73,7 +86,7 @@ def held_against(record: EvidenceRecord, state: PolicyState, policy: Policy) -> 
         gain = cost_per_day * policy.horizon_days - state.retrain_cost
         threshold = round(float(state.retrain_cost / (worth * policy.horizon_days)), 9)
     accepted = state.review.columns if state.review is not None and state.review.verdict == "expected" else ()
-    scores = [w.psi for f in record.drift.features if f.state == "measured" for w in f.windows[:1] if w.psi is not None]
+    largest_psi, psi_bound = _nearest_drift(record, policy)
     return Held(
         new_rows=volume.new_labelled,
         rows_needed=max(policy.min_new_rows, int(policy.min_new_share * volume.training_rows)),
@@ -88,8 +101,8 @@ def held_against(record: EvidenceRecord, state: PolicyState, policy: Policy) -> 
         break_threshold=max(threshold, relative),
         decay_cost_per_day=cost_per_day,
         gain=gain,
-        largest_psi=max(scores) if scores else None,
-        psi_threshold=policy.drift_threshold,
+        largest_psi=largest_psi,
+        psi_threshold=psi_bound,
         unreviewed=tuple(name for name in record.drift.material if name not in accepted),
         age_days=state.model_age_days,
         max_age_days=policy.max_age_days,

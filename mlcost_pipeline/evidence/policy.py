@@ -229,7 +229,7 @@ def _no_evidence(case: _Case) -> Found:
     elif expected:
         text += f"; {', '.join(expected)} drifted, as a reviewer expects"
     elif held.largest_psi is not None:
-        text += f"; largest PSI {held.largest_psi:.3f} (material above {case.policy.drift_threshold})"
+        text += f"; largest PSI {held.largest_psi:.3f} (material above {held.psi_threshold:.3f})"
     else:
         text += f"; drift {case.record.drift.reason or 'was not measurable'}"
     return HOLD, "no_evidence", f"Nothing argues for a retrain: {text}; age {case.state.model_age_days} days."

@@ -38,6 +38,10 @@ class Act:
     reason: str
 
 
+#: What decay is measured in: caught frauds, and hits on held-out days. Clicks added are neither.
+DECAY_UNITS = ("fraud_caught", "hits")
+
+
 @dataclass(frozen=True)
 class PolicyState:
     """Everything the rules look at that is not in the record."""
@@ -52,6 +56,8 @@ class PolicyState:
     retrain_cost: Decimal = Decimal(0)
     cost_source: str = ""
     currency: str = "USD"
+    decay_is_outcome: bool = True
+    """Whether decay is measured in the outcome that has a price; a proxy has none."""
     review: Review | None = None
     act: Act | None = None
 
@@ -77,6 +83,7 @@ def policy_state(
         retrain_cost=price.amount,
         cost_source=price.source,
         currency=settings.currency,
+        decay_is_outcome=settings.model(model).outcome.unit in DECAY_UNITS,
         review=review,
         act=act,
     )

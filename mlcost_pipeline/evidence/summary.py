@@ -20,12 +20,3 @@ def ask_again(warehouse: Warehouse, model: str, cause: str) -> None:
         return {**(value or {"model": model}), "retake": cause}
 
     warehouse.state.update(f"summaries/{model}", change)
-
-
-def frozen(warehouse: Warehouse, model: str) -> dict[str, Any] | None:
-    """Who froze this model (or all of them) and why, or None."""
-    stored = warehouse.state.get("freeze")
-    if stored is None:
-        return None
-    found: dict[str, Any] | None = stored.value["all"] or stored.value["models"].get(model)
-    return found

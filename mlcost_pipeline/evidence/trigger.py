@@ -11,10 +11,11 @@ from datetime import date, timedelta
 from typing import Any
 
 from mlcost_pipeline.clock import Clock
-from mlcost_pipeline.evidence.summary import frozen, summary_of
+from mlcost_pipeline.evidence.summary import summary_of
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.jobs import job_state, open_job_of
 from mlcost_pipeline.spot.lease import Lease, supervisor_lease
+from mlcost_pipeline.training.acting import frozen, why_not_act
 from mlcost_pipeline.warehouse import Warehouse
 
 #: Wall seconds after a supervisor let go of a trained job in which its gate is expected to be at work.
@@ -41,7 +42,9 @@ class Skip:
     wait_seconds: float | None = None
 
 
-def retrain_due(warehouse: Warehouse, model: str, *, gate_seconds: float = GATE_SECONDS) -> Fire | Skip:
+def retrain_due(
+    warehouse: Warehouse, settings: Settings, model: str, *, gate_seconds: float = GATE_SECONDS
+) -> Fire | Skip:
     """Whether the model's open job needs a supervisor.
 
     A job whose supervisor died is due again under the next key, so a killed launch loses nothing; while a supervisor
@@ -54,13 +57,13 @@ def retrain_due(warehouse: Warehouse, model: str, *, gate_seconds: float = GATE_
     job = job_state(warehouse, job_id)
     if job is not None and job.get("ended_at") is not None:
         return Skip(f"{model}: job {job_id} ended {job['state']}: {job.get('reason') or 'no reason given'}")
-    stopped = frozen(warehouse, model)
+    forbidden = why_not_act(warehouse, settings, model)
     lease = supervisor_lease(warehouse, job_id)
     launches = 0 if lease is None else lease.launches
     if lease is not None and lease.live:
         return Skip(_under_way(model, job_id, job or {}, lease), wait_seconds=LOOK_AGAIN_SECONDS)
-    if stopped is not None:
-        return Skip(f"{model}: job {job_id} is open but not launched, frozen by {stopped['who']}: {stopped['reason']}")
+    if forbidden is not None:
+        return Skip(f"{model}: job {job_id} is open but not launched: {forbidden}")
     candidate = (job or {}).get("candidate")
     if candidate is not None:
         left = _gate_seconds_left(warehouse, job_id, gate_seconds)

@@ -9,9 +9,9 @@ from typing import Any
 
 from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.evidence.record import stored_record
-from mlcost_pipeline.evidence.summary import frozen
 from mlcost_pipeline.evidence.values import EvidenceRecord
 from mlcost_pipeline.spot.jobs import job_state
+from mlcost_pipeline.training.acting import frozen
 from mlcost_pipeline.warehouse import Warehouse
 
 

@@ -92,7 +92,8 @@ def score_days(
     the end of the day. Rows are written month by month, a month at once; a repeat changes nothing.
 
     Raises:
-        ModelError: no version is in production, the days are not over, or the model's scores are not usable.
+        ModelError: no version is in production, the days are not over or lie before the version came into force (but
+            for the day before, which it serves first), or the model's scores are not usable.
     """
     ours = settings.model(model)
     chosen = incumbent(warehouse, model)
@@ -103,6 +104,11 @@ def score_days(
     if _midnight(end) > clock.now():
         raise ModelError(
             f"model {model}: {end - timedelta(days=1)} is not over on its clock ({clock.now():%Y-%m-%d %H:%M})"
+        )
+    if chosen.promoted_at is not None and start < (since := chosen.promoted_at.date() - timedelta(days=1)):
+        raise ModelError(
+            f"model {model}: {chosen.version} came into force on {chosen.promoted_at:%Y-%m-%d}; what it would have "
+            f"said before {since} is hindsight, and no prediction. Ask for {since} and later"
         )
     scorer: Scorer | None = None
     days: list[DayResult] = []

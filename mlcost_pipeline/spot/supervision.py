@@ -24,6 +24,7 @@ from mlcost_pipeline.spot.local import LocalCapacity
 from mlcost_pipeline.spot.policy import POLICIES, Choice, Situation
 from mlcost_pipeline.spot.predecessors import note_job
 from mlcost_pipeline.spot.progress import progress, progress_fields, silent_seconds
+from mlcost_pipeline.training.acting import why_not_act
 from mlcost_pipeline.training.contract import AttemptFolder
 from mlcost_pipeline.training.job import read_job
 from mlcost_pipeline.warehouse import Warehouse
@@ -78,7 +79,13 @@ class Supervision:
         spent = spent_budget(attempts, datetime.fromisoformat(job["deadline"]), self.trainer.error_retries)
         if spent is not None:
             return self.exhaust(spent)
-        return "stopped" if self.stop.is_set() else None
+        if self.stop.is_set():
+            return "stopped"
+        forbidden = why_not_act(self.warehouse, self.settings, self.model)
+        if forbidden is not None:
+            self.report(f"job {self.job_id}: no further attempt, {forbidden}")
+            return "stopped"
+        return None
 
     # ── before: what an earlier supervisor left ─────────────────────────────────────────────────
 

@@ -27,7 +27,9 @@ def decided(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch)
     return warehouse
 
 
-def test_a_thousand_ticks_are_one_launch_and_read_no_table(decided: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_ticks_are_one_launch_and_read_no_table(
+    decided: Warehouse, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a tick read a table")
 
@@ -35,53 +37,60 @@ def test_a_thousand_ticks_are_one_launch_and_read_no_table(decided: Warehouse, m
     reads: list[str] = []
     get = decided.state.get
     monkeypatch.setattr(decided.state, "get", lambda path: (reads.append(path), get(path))[1])
-    found = [retrain_due(decided, "fraud") for _ in range(1000)]
+    found = [retrain_due(decided, settings, "fraud") for _ in range(1000)]
     fires = {each.key for each in found if isinstance(each, Fire)}
     assert len(fires) == 1 and next(iter(fires)).endswith(":1")
     assert len(reads) == 5 * 1000  # model, job, freeze, lease, summary
 
 
-def test_a_live_supervisor_holds_and_a_dead_one_is_due_again(decided: Warehouse) -> None:
-    first = retrain_due(decided, "fraud")
+def test_a_live_supervisor_holds_and_a_dead_one_is_due_again(decided: Warehouse, settings: Settings) -> None:
+    first = retrain_due(decided, settings, "fraud")
     assert isinstance(first, Fire) and first.decision_id is not None
     with held(decided, first.decision_id):
-        busy = retrain_due(decided, "fraud")
+        busy = retrain_due(decided, settings, "fraud")
         assert isinstance(busy, Skip) and "in progress" in busy.reason and "supervisor 1" in busy.reason
-    again = retrain_due(decided, "fraud")
+    again = retrain_due(decided, settings, "fraud")
     assert isinstance(again, Fire) and again.key == f"{first.decision_id}:2"
 
 
-def test_a_trained_job_waits_for_its_gate_and_not_for_ever(decided: Warehouse) -> None:
-    first = retrain_due(decided, "fraud")
+def test_a_trained_job_waits_for_its_gate_and_not_for_ever(decided: Warehouse, settings: Settings) -> None:
+    first = retrain_due(decided, settings, "fraud")
     assert isinstance(first, Fire) and first.decision_id is not None
     with held(decided, first.decision_id):
         assert set_current_attempt(decided, first.decision_id, 1)
         assert note_candidate(decided, first.decision_id, attempt=1, version="fraud-2")
-    waiting = retrain_due(decided, "fraud")
+    waiting = retrain_due(decided, settings, "fraud")
     assert isinstance(waiting, Skip) and "gate" in waiting.reason
     assert waiting.wait_seconds is not None and waiting.wait_seconds <= 20
-    assert isinstance(retrain_due(decided, "fraud", gate_seconds=0), Fire)
+    assert isinstance(retrain_due(decided, settings, "fraud", gate_seconds=0), Fire)
 
 
-def test_an_ended_job_is_not_due(decided: Warehouse) -> None:
-    first = retrain_due(decided, "fraud")
+def test_an_ended_job_is_not_due(decided: Warehouse, settings: Settings) -> None:
+    first = retrain_due(decided, settings, "fraud")
     assert isinstance(first, Fire) and first.decision_id is not None
     end_job(decided, clock_at(), first.decision_id, "rejected", "worse")
-    found = retrain_due(decided, "fraud")
+    found = retrain_due(decided, settings, "fraud")
     assert isinstance(found, Skip) and "its job has ended" in found.reason
 
 
-def test_a_frozen_job_is_not_launched(decided: Warehouse) -> None:
+def test_a_frozen_job_is_not_launched(decided: Warehouse, settings: Settings) -> None:
     freeze(decided, clock_at(), model="fraud", who="Ada", reason="audit")
-    found = retrain_due(decided, "fraud")
+    found = retrain_due(decided, settings, "fraud")
     assert isinstance(found, Skip) and "frozen by Ada: audit" in found.reason
+
+
+def test_an_open_job_waits_while_its_model_only_observes(decided: Warehouse, tmp_path: Path) -> None:
+    observing = settings_of(tmp_path / "warehouse", mode="observe")
+    found = retrain_due(decided, observing, "fraud")
+    assert isinstance(found, Skip) and "open but not launched: mode is observe" in found.reason
+    assert isinstance(retrain_due(decided, settings_of(tmp_path / "warehouse"), "fraud"), Fire)
 
 
 def test_every_skip_says_why_with_numbers(tmp_path: Path, settings: Settings) -> None:
     warehouse = fraud_world(tmp_path / "warehouse")
-    assert retrain_due(warehouse, "fraud") == Skip("fraud: no decision yet")
+    assert retrain_due(warehouse, settings, "fraud") == Skip("fraud: no decision yet")
     take(warehouse, settings, clock_at(), "fraud", AS_OF)
-    held_back = retrain_due(warehouse, "fraud")
+    held_back = retrain_due(warehouse, settings, "fraud")
     assert isinstance(held_back, Skip)
     assert "hold (no_evidence)" in held_back.reason and "age_days 21 of 60" in held_back.reason
 
@@ -90,7 +99,7 @@ def test_observing_says_that_it_would(tmp_path: Path) -> None:
     settings = settings_of(tmp_path / "warehouse", mode="observe")
     warehouse = fraud_world(tmp_path / "warehouse", caught=2)
     take(warehouse, settings, clock_at(), "fraud", AS_OF)
-    found = retrain_due(warehouse, "fraud")
+    found = retrain_due(warehouse, settings, "fraud")
     assert isinstance(found, Skip) and "would retrain, but mode is observe" in found.reason
 
 

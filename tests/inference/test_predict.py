@@ -121,6 +121,15 @@ def test_what_was_said_is_not_said_again_by_a_newer_version(bank: Bank) -> None:
     assert len(bank.warehouse.rows("predictions")) == 360
 
 
+def test_days_before_the_version_came_into_force_are_hindsight(bank: Bank) -> None:
+    (row,) = bank.warehouse.rows("model_versions")
+    in_force = datetime(END.year, END.month, END.day, 6, tzinfo=UTC)
+    bank.warehouse.append("model_versions", [{**row, "promoted_at": in_force}])
+    with pytest.raises(ModelError, match="is hindsight, and no prediction"):
+        score(bank, END - timedelta(days=2))
+    assert score(bank, END - timedelta(days=1)).transactions > 0, "the day before, which it serves first"
+
+
 def test_a_day_that_is_not_over_is_refused(bank: Bank) -> None:
     with pytest.raises(ModelError, match="not over"):
         score(bank, date(2025, 6, 8), date(2025, 6, 10))

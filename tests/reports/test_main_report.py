@@ -114,7 +114,7 @@ def test_a_ledger_that_was_never_built_is_no_yes(warehouse: Warehouse, settings:
     file.write_text(BILL, encoding="utf-8")
     import_bill(warehouse, file)
     doc = reconciliation(warehouse, settings)
-    assert doc.summary.startswith("No: 0 of 1 account and month reconciled")
+    assert doc.summary.startswith("Not known yet: 1 account and month not attributed so far")
     assert doc.tables[0].rows[0][2] is False
 
 

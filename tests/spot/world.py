@@ -51,7 +51,7 @@ class World:
             {"name": "od-a", "market": "on_demand", "price_per_hour": "3.06", "startup_seconds": 60},
         ]  # fmt: skip
         model = {
-            "task": "recommendation", "first_day": "2025-01-01", "deploy_window_hours": window_hours,
+            "task": "recommendation", "mode": "act", "first_day": "2025-01-01", "deploy_window_hours": window_hours,
             "clock": {"origin": ORIGIN.isoformat(), "rate": rate}, "outcome": {"unit": "hits"},
             "trainer": {"family": "tests.training.toys:Tiny", "params": params, "checkpoint_seconds": 0.2, "seed": 7,
                         **(trainer or {})},

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 import pyarrow.compute as pc
 
+from mlcost_pipeline.clock import model_clock
 from mlcost_pipeline.inference import pointer
 from mlcost_pipeline.inference.lookup import Lookup
 from mlcost_pipeline.inference.served import served
@@ -76,7 +77,8 @@ def _standing(warehouse: Warehouse, settings: Settings, model: str, newest: date
     live = pointer.live(warehouse, model)
     if live is None:
         return None
-    at = max(live.published_at, newest) if newest is not None else live.published_at
+    now = model_clock(warehouse, settings, model).now().replace(second=0, microsecond=0)
+    at = max(moment for moment in (live.published_at, newest, now) if moment is not None)
     lookup = Lookup(warehouse, settings, model, pointer_seconds=3600)
     users: Counter[tuple[str, str]] = Counter()
     for user in _known_users(warehouse, model):

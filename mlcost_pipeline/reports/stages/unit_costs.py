@@ -36,7 +36,7 @@ def unit_cost_report(model: str, costs: Sequence[UnitCost], settings: Settings) 
             Number("cost_per_outcome", f"cost per one of {unit}", ratio_value(ratio), currency, bound=between),
             Number("spend", "spend of that month", shown.total if shown else None, currency),
             Number("outcomes", unit, shown.outcome.count if shown and shown.outcome else None),
-            Number("cost_per_thousand", "cost per 1 000 predictions", thousand, currency),
+            Number("cost_per_thousand", "cost per 1 000 predictions or lookups on record", thousand, currency),
             Number("cost_per_retrain", "cost per retrain", shown.per_retrain if shown else None, currency),
             Number("training_utilisation", "training hardware busy", training.share if training else None, "share"),
         ],
@@ -48,8 +48,8 @@ def unit_cost_report(model: str, costs: Sequence[UnitCost], settings: Settings) 
 
 
 def newest_measured(costs: Sequence[UnitCost]) -> UnitCost | None:
-    """The newest month with a count of outcomes, else the newest month."""
-    measured = [cost for cost in costs if cost.outcome is not None]
+    """The newest month whose outcomes were counted on all its days, else the newest month."""
+    measured = [cost for cost in costs if cost.outcome is not None and not cost.partial]
     return measured[-1] if measured else costs[-1] if costs else None
 
 
@@ -67,11 +67,17 @@ def unit_cost_sentence(model: str, costs: Sequence[UnitCost], settings: Settings
         return f"{model}: cost per outcome unknown, because nothing was spent, run or earned in any month"
     spend = show_number(shown.total, shown.currency)
     if shown.outcome is None:
-        return f"{model}: {spend} in {shown.period}, cost per one of {unit} unknown, because no outcome was measured"
+        return f"{model}: {spend} in {shown.period}, cost per outcome ({unit}) unknown, because no outcome was measured"
+    if shown.covered is not None and shown.partial:
+        days = f"{shown.covered.counted} of {shown.covered.wanted} days"
+        return f"{model}: {spend} in {shown.period}, cost per {unit} unknown, because only {days} were scored"
     ratio = shown.per_outcome
     each = show_number(ratio_value(ratio), shown.currency)
     state = ", provisional" if shown.provisional else ""
     count = show_number(shown.outcome.count)
+    if ratio.reason == "no_outcome":
+        floor = f", so at least {show_number(ratio.low, shown.currency)} each" if ratio.low is not None else ""
+        return f"{model}: {spend} in {shown.period} for 0 {unit} so far{floor}{state}"
     between = _between(ratio, shown.currency)
     return (
         f"{model}: {each} each{f' ({between})' if between else ''} in {shown.period}, {spend} for {count} {unit}{state}"
@@ -114,7 +120,7 @@ def months_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
         for cost in reversed(costs)
     ]  # fmt: skip
     columns = ["model", "month", "spend", "of it estimated", "outcomes", "unit", "cost each", "low", "high",
-               "predictions", "per 1 000 predictions", "retrains", "per retrain", "state"]  # fmt: skip
+               "predictions", "per 1 000 on record", "retrains", "per retrain", "state"]  # fmt: skip
     return Table("Cost per outcome by month", columns, rows, empty="nothing was spent, run or earned in any month")
 
 

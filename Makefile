@@ -28,7 +28,7 @@ dev: install ## the Dagster UI on what the demo wrote, http://127.0.0.1:3000
 	$(BIN)/mlcost dev --home $(HOME_DIR)
 
 test: install
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 soak: install
 	$(BIN)/python -m pytest -q -m soak --timeout=3600

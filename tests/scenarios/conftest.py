@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -56,14 +57,20 @@ def mlcost(*words: str, home: Path | None = None, check: bool = True) -> subproc
 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
-    """The whole loop on a small shop, run once."""
-    home = tmp_path_factory.mktemp("demo") / "home"
-    done = subprocess.run(
-        [sys.executable, "-m", "mlcost_pipeline.cli", "demo", "--small", "--home", str(home)],
-        capture_output=True, text=True, cwd=PROJECT, timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return Shop(home, done.stdout)
+    """The whole loop on a small shop, run once, also where several processes share the tests."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    home, printed = shared / "demo-home", shared / "demo-printed.txt"
+    with (shared / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not printed.exists():
+            done = subprocess.run(
+                [sys.executable, "-m", "mlcost_pipeline.cli", "demo", "--small", "--home", str(home)],
+                capture_output=True, text=True, cwd=PROJECT, timeout=280,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+            printed.write_text(done.stdout)
+    return Shop(home, printed.read_text())
 
 
 @dataclass

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-import pytest
-
 from mlcost_pipeline.cost.deliveries import bills_in_force, scope_of
 from mlcost_pipeline.cost.reconciliation import require_reconciled
 from mlcost_pipeline.evaluation.versions import incumbent
 from tests.scenarios.conftest import Shop, mlcost
-
-pytestmark = pytest.mark.xdist_group("shop")
 
 
 def test_the_summary_answers_every_question_and_names_the_report(shop: Shop) -> None:

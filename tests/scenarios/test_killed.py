@@ -74,7 +74,6 @@ def ending(warehouse: Warehouse) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.xdist_group("shop")
 def test_ten_kills_change_nothing_but_the_bill(shop: Shop, tmp_path: Path) -> None:
     killed = run_killed(tmp_path / "home", ["--small"], seed=int(os.environ.get("MLCOST_SEED", "11")))
     assert killed == KILLS, f"only {killed} kills came before the end"

@@ -15,7 +15,7 @@ import pytest
 from mlcost_pipeline.home import PROJECT
 from tests.scenarios.conftest import Shop
 
-pytestmark = [pytest.mark.xdist_group("whole"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 #: Months of the past alone: later ones also hold the runs that the demo itself made.
 PAST = ("2025-03", "2025-04")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenarios.conftest import DagsterDev, Shop
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("shop")]
+pytestmark = pytest.mark.browser
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 GROUPS = ("sources", "features", "evidence", "training", "serving", "cost", "levers")
 

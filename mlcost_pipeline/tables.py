@@ -216,7 +216,7 @@ _ALL = (
         "what was served",
         "request_id",
         "request_id:text looked_up_at:time user_id:text? arm:text tier:text reason:text version:text? "
-        "items:texts age_seconds:real? latency_seconds:real",
+        "items:texts age_seconds:real? latency_seconds:real model:text?",
     ),
     _table(
         "requests",

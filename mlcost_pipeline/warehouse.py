@@ -283,12 +283,11 @@ class Warehouse:
 
     def _view(self, table: str, *, with_recorded_at: bool, parts: list[Path]) -> str:
         schema = self._mergeable(table)
-        if not parts:
-            empty = self.root / "tables" / f".empty-{table}.parquet"
-            if not empty.exists():
-                self._link(empty, schema.stored.empty_table())
-            parts = [empty]
-        files = ", ".join("'" + str(part).replace("'", "''") + "'" for part in parts)
+        # An empty part in today's columns stands first: parts of an older version lack what was added since.
+        empty = self.root / "tables" / f".empty-{table}-{len(schema.stored.names)}.parquet"
+        if not empty.exists():
+            self._link(empty, schema.stored.empty_table())
+        files = ", ".join("'" + str(part).replace("'", "''") + "'" for part in [empty, *parts])
         source = f"read_parquet([{files}], union_by_name=true, filename='part_file')"
         hidden = "part_file" if with_recorded_at else f"part_file, {RECORDED_AT}"
         keys = ", ".join(f'"{column}"' for column in schema.key)

@@ -27,10 +27,11 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def definitions(config: Path) -> dg.Definitions:
-    os.environ["MLCOST_CONFIG"] = str(config)
-    from mlcost_pipeline.definitions import build_definitions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLCOST_CONFIG", str(config))
+        from mlcost_pipeline.definitions import build_definitions
 
-    return build_definitions(config)
+        return build_definitions(config)
 
 
 def described(definitions: dg.Definitions) -> dict[str, object]:

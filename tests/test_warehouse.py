@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mlcost_pipeline.errors import SchemaError, WarehouseError
@@ -148,6 +149,17 @@ def test_readers_and_a_compaction_do_not_meet(tmp_path: Path) -> None:
     for reader in readers:
         reader.join()
     assert counted == [20] * 15
+
+
+def test_parts_from_before_a_column_was_added_read_as_null(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.append("interactions", [event("old")])
+    (part,) = (tmp_path / "tables" / "interactions").glob("*.parquet")
+    pq.write_table(pq.read_table(part).drop_columns(["request_id"]), part)
+    assert warehouse.query("SELECT request_id FROM interactions", tables=["interactions"]).to_pylist() == [
+        {"request_id": None}
+    ]
+    assert warehouse.rows("interactions")[0]["request_id"] is None
 
 
 def test_a_warehouse_of_another_schema_is_refused(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _USERS = """
 WITH shown AS (
   SELECT request_id, user_id, arm, version, looked_up_at, unnest(items) AS item_id FROM lookups
   WHERE user_id IS NOT NULL AND looked_up_at >= $start - $reach AND looked_up_at < $end + $reach
+    AND (model IS NULL OR model = $model)
 ), clicks AS (
   SELECT event_id, user_id, item_id, happened_at, request_id FROM interactions
   WHERE kind = 'click' AND user_id IS NOT NULL AND happened_at >= $start AND happened_at < $end + $reach
@@ -40,6 +41,7 @@ SELECT l.user_id, l.arm, any_value(g.segment) AS segment, count(*) AS lookups,
   coalesce(sum(p.clicks), 0)::BIGINT AS clicks
 FROM lookups l LEFT JOIN per_lookup p USING (request_id) LEFT JOIN segments g ON g.user_id = l.user_id
 WHERE l.user_id IS NOT NULL AND l.looked_up_at >= $start AND l.looked_up_at < $end
+  AND (l.model IS NULL OR l.model = $model)
 GROUP BY l.user_id, l.arm ORDER BY l.user_id, l.arm
 """
 
@@ -59,7 +61,7 @@ def added_clicks(
     warehouse: Warehouse, block: ModelSettings, model: str, start: datetime, end: datetime
 ) -> list[tuple[str, Added]]:
     """Added clicks of lookups in [start, end), for all users and by segment; nothing where an arm has no lookups."""
-    users = _users(warehouse, block, start, end)
+    users = _users(warehouse, block, model, start, end)
     slices = {"all": users}
     for segment in sorted({row["segment"] for row in users if row["segment"] is not None}):
         slices[f"segment={segment}"] = [row for row in users if row["segment"] == segment]
@@ -71,12 +73,13 @@ def added_clicks(
     return found
 
 
-def served_versions(warehouse: Warehouse, start: datetime, end: datetime) -> list[str]:
+def served_versions(warehouse: Warehouse, model: str, start: datetime, end: datetime) -> list[str]:
     """Model versions behind the lists that the treated users were served; a list of elsewhere is ``unknown``."""
     found = warehouse.query(
         "SELECT DISTINCT p.model_version FROM lookups l LEFT JOIN publications p ON p.version = l.version "
-        "WHERE l.arm = 'treated' AND l.looked_up_at >= ? AND l.looked_up_at < ? ORDER BY 1",
-        [start, end],
+        "WHERE l.arm = 'treated' AND l.looked_up_at >= ? AND l.looked_up_at < ? "
+        "AND (l.model IS NULL OR l.model = ?) ORDER BY 1",
+        [start, end, model],
         tables=["lookups", "publications"],
     )
     return [str(row["model_version"] or "unknown") for row in found.to_pylist()]
@@ -101,9 +104,11 @@ def estimate(users: Sequence[Mapping[str, Any]], *, seed: int, resamples: int = 
     return Added(float(whole), low, high, int(totals["treated"][0]), int(totals["holdout"][0]))
 
 
-def _users(warehouse: Warehouse, block: ModelSettings, start: datetime, end: datetime) -> list[dict[str, Any]]:
+def _users(
+    warehouse: Warehouse, block: ModelSettings, model: str, start: datetime, end: datetime
+) -> list[dict[str, Any]]:
     reach = timedelta(hours=block.outcome.attribution_hours)
-    values = {"start": start, "end": end, "reach": reach}
+    values = {"start": start, "end": end, "reach": reach, "model": model}
     sql, params = _positional(_USERS, values)
     found: list[dict[str, Any]] = warehouse.query(sql, params, tables=["lookups", "interactions", "users"]).to_pylist()
     return found

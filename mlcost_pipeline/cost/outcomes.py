@@ -60,7 +60,7 @@ def months(first: date, end: date) -> Iterator[tuple[date, date]]:
 def _clicks(
     warehouse: Warehouse, block: ModelSettings, model: str, start: datetime, end: datetime, now: datetime
 ) -> Iterator[dict[str, Any]]:
-    versions = served_versions(warehouse, start, end)
+    versions = served_versions(warehouse, model, start, end)
     version = versions[0] if len(versions) == 1 else MIXED if versions else "none"
     settled = end + timedelta(hours=block.outcome.attribution_hours) <= now
     for name, added in added_clicks(warehouse, block, model, start, end):

@@ -161,10 +161,14 @@ def _predictions(warehouse: Warehouse, settings: Settings, model: str, period: s
     """Payments scored (scoring models) or lookups answered (recommendations) in the period."""
     start, end = month_bounds(period)
     scoring = settings.model(model).task == "scoring"
-    sql = ("SELECT count(*) AS n FROM predictions WHERE model = ? AND predicted_at >= ? AND predicted_at < ?" if scoring
-           else "SELECT count(*) AS n FROM lookups WHERE looked_up_at >= ? AND looked_up_at < ?")  # fmt: skip
-    params: list[str | datetime] = [model, start, end] if scoring else [start, end]
-    found = warehouse.query(sql, params, tables=["predictions" if scoring else "lookups"])
+    table, at, ours = (
+        ("predictions", "predicted_at", "model = ?")
+        if scoring
+        else ("lookups", "looked_up_at", "(model IS NULL OR model = ?)")
+    )
+    sql = f"SELECT count(*) AS n FROM {table} WHERE {ours} AND {at} >= ? AND {at} < ?"
+    params: list[str | datetime] = [model, start, end]
+    found = warehouse.query(sql, params, tables=[table])
     return int(found.column("n")[0].as_py())
 
 

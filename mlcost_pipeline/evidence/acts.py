@@ -1,4 +1,4 @@
-"""What a person does by hand, each on record: freeze, unfreeze, retrain, rearm.
+"""What a person does by hand, each on record: freeze, unfreeze, retrain, rearm, cancel.
 
 Who is taken as stated: nothing here authenticates anybody.
 """
@@ -59,27 +59,31 @@ def rearm(warehouse: Warehouse, clock: Clock, *, model: str, who: str, reason: s
 
 
 def cancel(warehouse: Warehouse, clock: Clock, *, model: str, who: str, reason: str) -> str:
-    """Cancel the model's open job; returns the job's id.
+    """Cancel the model's open job; returns the job's id. On record first, so that no kill leaves a cancel of nobody.
 
     Raises:
-        MlcostError: no job is open, or it is being settled this very moment.
+        MlcostError: no job is open, nobody or nothing is named, or the job is being settled this very moment (then the
+            act stays on record as asked for, and the job ends as it would have).
     """
     job_id = open_job_of(warehouse, model)
     if job_id is None:
         raise MlcostError(f"no job of {model} is open")
-    cancel_job(warehouse, clock, job_id, reason=f"{reason} ({who})")
     _record(warehouse, clock, "cancel", model, who, reason)
+    cancel_job(warehouse, clock, job_id, reason=f"{reason} ({who})")
     return job_id
 
 
 def pending_act(warehouse: Warehouse, model: str, evidence_id: str) -> Act | None:
     """The newest retrain or rearm by hand that no decision on other evidence has answered.
 
-    A decision answers a retrain by opening its job: one that could not act leaves the request standing.
+    A decision answers a retrain by opening its job: one that could not act leaves the request standing. One job
+    answers all that was asked before, however often somebody asked while nothing could be done.
     """
     rows = warehouse.query(
         "SELECT act_id, verb, who, reason FROM acts WHERE subject = ? AND verb IN ('retrain', 'rearm') "
-        "AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.act_id = acts.act_id AND evidence_id <> ? "
+        "AND NOT EXISTS (SELECT 1 FROM decisions JOIN acts AS given ON given.act_id = decisions.act_id "
+        "WHERE evidence_id <> ? AND given.subject = acts.subject AND given.verb = acts.verb "
+        'AND (given.act_id = acts.act_id OR given."at" > acts."at") '
         "AND (acts.verb = 'rearm' OR decision_id IN (SELECT job_id FROM jobs))) "
         'ORDER BY acts."at" DESC, act_id LIMIT 1',
         [model, evidence_id],

@@ -72,15 +72,6 @@ def take(warehouse: Warehouse, settings: Settings, clock: Clock, model: str, as_
     return decision
 
 
-def stored_decision(warehouse: Warehouse, decision_id: str) -> Decision | None:
-    """A decision as it stands on record."""
-    rows = warehouse.rows("decisions", where="decision_id = ?", params=[decision_id])
-    if not rows:
-        return None
-    job = job_state(warehouse, decision_id)
-    return _decision(rows[0], job is not None and job.get("ended_at") is None, None)
-
-
 def _recorded(
     warehouse: Warehouse, settings: Settings, record: EvidenceRecord, as_of: date, newest: bool
 ) -> dict[str, Any]:

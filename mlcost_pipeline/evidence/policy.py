@@ -52,8 +52,16 @@ def decide(record: EvidenceRecord, state: PolicyState, policy: Policy) -> Verdic
         found = rule(case)
         if found is not None:
             verdict, reason, sentence = found
+            sentence += _still_asked(state, verdict)
             return Verdict(verdict, reason, sentence, case.held.distances(), money_of(case.held, state, policy))
     raise AssertionError("the last rule always matches")
+
+
+def _still_asked(state: PolicyState, verdict: str) -> str:
+    """A request by hand that this decision does not carry out is named in it, so that nobody takes it for lost."""
+    if state.act is None or state.act.verb != "retrain" or verdict == RETRAIN:
+        return ""
+    return f" The retrain that {state.act.who} asked for ({state.act.reason}) goes on waiting."
 
 
 def _blocked_fault(case: _Case) -> Found:

@@ -173,6 +173,7 @@ class Lookup:
             "items": answer.items,
             "age_seconds": answer.age_seconds,
             "latency_seconds": latency,
+            "model": self._model,
         }
         try:
             self._lines.write(row)

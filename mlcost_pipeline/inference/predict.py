@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.errors import ModelError
 from mlcost_pipeline.evaluation.metrics import alerted_at_capacity
-from mlcost_pipeline.evaluation.versions import incumbent, load_predictor
+from mlcost_pipeline.evaluation.versions import ModelVersion, incumbent, load_predictor
 from mlcost_pipeline.models.base import Scorer
 from mlcost_pipeline.models.scoring_features import scoring_rows
 from mlcost_pipeline.settings import Settings
@@ -92,8 +92,9 @@ def score_days(
     the end of the day. Rows are written month by month, a month at once; a repeat changes nothing.
 
     Raises:
-        ModelError: no version is in production, the days are not over or lie before the version came into force (but
-            for the day before, which it serves first), or the model's scores are not usable.
+        ModelError: no version is in production, the days are not over, nobody spoke about a day that lies before the
+            version's training cut or before it came into force (but for the day before, which it serves first), or the
+            model's scores are not usable.
     """
     ours = settings.model(model)
     chosen = incumbent(warehouse, model)
@@ -105,17 +106,13 @@ def score_days(
         raise ModelError(
             f"model {model}: {end - timedelta(days=1)} is not over on its clock ({clock.now():%Y-%m-%d %H:%M})"
         )
-    if chosen.promoted_at is not None and start < (since := chosen.promoted_at.date() - timedelta(days=1)):
-        raise ModelError(
-            f"model {model}: {chosen.version} came into force on {chosen.promoted_at:%Y-%m-%d}; what it would have "
-            f"said before {since} is hindsight, and no prediction. Ask for {since} and later"
-        )
     scorer: Scorer | None = None
     days: list[DayResult] = []
     for first, last in _months(start, end):
         known = _said(warehouse, model, chosen.version, first, last)
         open_days = [day for day in _days(first, last) if day not in known]
         if open_days:
+            _refuse_hindsight(chosen, open_days[0])
             scorer = scorer or cast(Scorer, load_predictor(warehouse, model, chosen.version))
             rows = _score(warehouse, settings, model, scorer, open_days)
             scored = _alert(rows, model, chosen.version, ours.alerts_per_day, run_id)
@@ -123,6 +120,21 @@ def score_days(
             known = {**known, **_said_in(scored, open_days, chosen.version)}
         days += [known[day] for day in _days(first, last)]
     return PredictResult(model, chosen.version, start, end, tuple(days))
+
+
+def _refuse_hindsight(chosen: ModelVersion, first: date) -> None:
+    """A version predicts what it was not trained on, from the day before it came into force on."""
+    cut = chosen.training_cut.astimezone(UTC).date()
+    since, why = cut, f"was trained on what happened before {cut}"
+    if chosen.promoted_at is not None:
+        in_force = chosen.promoted_at.astimezone(UTC).date()
+        if in_force - timedelta(days=1) > cut:
+            since, why = in_force - timedelta(days=1), f"came into force on {in_force}"
+    if first < since:
+        raise ModelError(
+            f"model {chosen.model}: {chosen.version} {why}; what it would have said of {first} is hindsight, and no "
+            f"prediction. Ask for {since} and later"
+        )
 
 
 def _said(warehouse: Warehouse, model: str, version: str, first: date, last: date) -> dict[date, DayResult]:

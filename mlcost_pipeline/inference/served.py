@@ -11,7 +11,7 @@ from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
 _OURS = """
-    looked_up_at >= $1 AND looked_up_at < $2
+    looked_up_at >= $1 AND looked_up_at < $2 AND (model IS NULL OR model = $3)
     AND (version IS NULL OR version IN (SELECT version FROM publications WHERE model = $3))
 """
 

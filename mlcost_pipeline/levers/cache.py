@@ -19,8 +19,8 @@ def ask(context: Context) -> Answer:
     row = context.warehouse.query(
         "SELECT count(*) AS n, count(*) FILTER (looked_up_at - before <= to_hours(CAST(? AS BIGINT))) AS repeats FROM ("
         "SELECT looked_up_at, lag(looked_up_at) OVER (PARTITION BY user_id, version ORDER BY looked_up_at, request_id) "
-        "AS before FROM lookups WHERE user_id IS NOT NULL)",
-        [int(hours)],
+        "AS before FROM lookups WHERE user_id IS NOT NULL AND (model IS NULL OR model = ?))",
+        [int(hours), context.model],
         tables=["lookups"],
     ).to_pylist()[0]
     total, repeats = int(row["n"]), int(row["repeats"])

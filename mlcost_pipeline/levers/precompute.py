@@ -16,7 +16,9 @@ def ask(context: Context) -> Answer:
 
 def _lists(context: Context) -> Answer:
     rows = context.warehouse.query(
-        "SELECT tier, count(*) AS n FROM lookups GROUP BY tier", tables=["lookups"]
+        "SELECT tier, count(*) AS n FROM lookups WHERE model IS NULL OR model = ? GROUP BY tier",
+        [context.model],
+        tables=["lookups"],
     ).to_pylist()
     by_tier = {row["tier"]: int(row["n"]) for row in rows}
     total = sum(by_tier.values())

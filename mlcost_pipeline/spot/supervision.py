@@ -204,6 +204,8 @@ class Supervision:
             return "hung"
         now = progress(attempt, instance.place, self.clock, self.reached_before(attempt))
         change_attempt(self.warehouse, now, **progress_fields(now))
+        if why_not_act(self.warehouse, self.settings, self.model) is not None:
+            return None  # nothing could be launched to move to
         choice = self.decide(self.situation())
         return None if choice.pool == attempt.pool else "moved"
 

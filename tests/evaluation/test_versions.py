@@ -13,6 +13,7 @@ import pytest
 
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.errors import JobError, ModelError
+from mlcost_pipeline.evaluation.candidates import settle, waiting_candidate
 from mlcost_pipeline.evaluation.gate import GateResult
 from mlcost_pipeline.evaluation.versions import (
     all_versions,
@@ -21,6 +22,7 @@ from mlcost_pipeline.evaluation.versions import (
     latest_of,
     load_predictor,
     promote,
+    record_gate,
     register,
     reject,
 )
@@ -28,7 +30,7 @@ from mlcost_pipeline.spot.jobs import cancel_job, job_state
 from mlcost_pipeline.state import StateStore
 from mlcost_pipeline.training.jobs import announce_end
 from mlcost_pipeline.warehouse import Warehouse
-from tests.evaluation.toys import MIDNIGHT, TOY, shop_model, trained
+from tests.evaluation.toys import MIDNIGHT, TOY, settings_of, shop_model, trained
 
 CLOCK = Clock.fixed_origin(MIDNIGHT)
 
@@ -261,3 +263,24 @@ def test_a_job_that_is_being_promoted_can_no_longer_be_cancelled(warehouse: Ware
         cancel_job(warehouse, CLOCK, "j1", "wrong data")
     found = job_state(warehouse, "j1")
     assert found is not None and found.get("ended_at") is None
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_judged_candidate_waits_while_its_model_may_not_act(warehouse: Warehouse, passed: bool) -> None:
+    """Frozen, then only observing, then free: settled once, by the verdict that was on record all the time."""
+    old = put_in_force(warehouse, "j0")
+    version = trained(warehouse, "shop", "j1", shop_model(3, [1]))
+    record_gate(warehouse, model="shop", version=version, gate=verdict(version, old, passed=passed))
+    acting, observing = settings_of(warehouse.root), settings_of(warehouse.root, mode="observe")
+    before = settled(warehouse)
+    entry = {"act_id": "a", "who": "Ada", "reason": "audit", "at": MIDNIGHT.isoformat()}
+    warehouse.state.update("freeze", lambda _: {"all": None, "models": {"shop": entry}})
+    assert settle(warehouse, acting, CLOCK, "shop") is None
+    warehouse.state.update("freeze", lambda _: {"all": None, "models": {"shop": None}})
+    assert settle(warehouse, observing, CLOCK, "shop") is None
+    assert settled(warehouse) == before and waiting_candidate(warehouse, "shop") is not None
+    done = settle(warehouse, acting, CLOCK, "shop")
+    assert done is not None and (done.version, done.promoted) == (version, passed)
+    found = incumbent(warehouse, "shop")
+    assert found is not None and found.version == (version if passed else old)
+    assert settle(warehouse, acting, CLOCK, "shop") is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from mlcost_pipeline.clock import Clock
-from mlcost_pipeline.errors import MlcostError
+from mlcost_pipeline.errors import JobError, MlcostError
 from mlcost_pipeline.evidence import decision as deciding
-from mlcost_pipeline.evidence.acts import freeze, rearm, request_retrain, unfreeze
+from mlcost_pipeline.evidence.acts import cancel, freeze, rearm, request_retrain, unfreeze
 from mlcost_pipeline.evidence.decision import Decision, take
 from mlcost_pipeline.evidence.record import collect, find_faults, measure_decay, measure_drift, measure_volume
 from mlcost_pipeline.evidence.review import review
 from mlcost_pipeline.evidence.why import explain
 from mlcost_pipeline.settings import Settings
-from mlcost_pipeline.spot.jobs import cancel_job, end_job, open_job_of
+from mlcost_pipeline.spot.jobs import cancel_job, end_job, job_state, open_job_of
+from mlcost_pipeline.training.jobs import announce_end
 from mlcost_pipeline.warehouse import Warehouse
 from tests.evidence.worlds import AS_OF, Row, clock_at, fraud_world, put_incumbent, settings_of, take_alone
 
@@ -164,6 +165,70 @@ def test_by_hand_once(tmp_path: Path, settings: Settings) -> None:
     warehouse.append("transactions", [{**row, "transaction_id": f"n{n}", "happened_at": row["happened_at"]
                                        + timedelta(days=1)} for n, row in enumerate(_last_day(warehouse))])  # fmt: skip
     assert take(warehouse, settings, clock_at(tomorrow), "fraud", tomorrow).act_id is None
+
+
+def _next_day(warehouse: Warehouse, day: int) -> date:
+    """One more day of payments, like the last of the world."""
+    later = timedelta(days=day)
+    warehouse.append("transactions", [
+        {**row, "transaction_id": f"n{day}-{n}", "happened_at": row["happened_at"] + later}
+        for n, row in enumerate(_last_day(warehouse))
+    ])  # fmt: skip
+    return AS_OF + later
+
+
+def test_a_retrain_by_hand_waits_out_a_freeze_and_is_carried_out_once(tmp_path: Path, settings: Settings) -> None:
+    """Asked for twice while frozen: every day says so, and one job answers both."""
+    warehouse = fraud_world(tmp_path / "warehouse")
+    freeze(warehouse, clock_at(), model="fraud", who="Eve", reason="audit")
+    request_retrain(warehouse, clock_at(), model="fraud", who="Ada", reason="new terminals")
+    for day in (0, 1):
+        as_of = _next_day(warehouse, day) if day else AS_OF
+        waiting = take(warehouse, settings, clock_at(as_of), "fraud", as_of)
+        assert (waiting.verdict, waiting.reason, waiting.job_open) == ("retrain", "by_hand", False)
+        assert waiting.not_acted is not None and "frozen by Eve: audit" in waiting.not_acted
+    request_retrain(warehouse, clock_at(as_of), model="fraud", who="Bob", reason="still waiting")
+    unfreeze(warehouse, clock_at(as_of), model="fraud", who="Eve", reason="done")
+    acted = take(warehouse, settings, clock_at(as_of), "fraud", as_of)
+    assert acted.job_open and "Bob asks for a retrain" in acted.sentence
+    end_job(warehouse, clock_at(as_of), acted.decision_id, "rejected", "no better")
+    after = _next_day(warehouse, 2)
+    assert take(warehouse, settings, clock_at(after), "fraud", after).act_id is None
+    assert [row["job_id"] for row in warehouse.rows("jobs")] == [acted.decision_id]
+
+
+def test_a_retrain_by_hand_waits_for_the_job_under_way(worse: Warehouse, settings: Settings) -> None:
+    first = now(worse, settings)
+    act = request_retrain(worse, clock_at(), model="fraud", who="Ada", reason="new terminals")
+    busy = now(worse, settings)
+    assert (busy.reason, busy.act_id) == ("in_progress", act)
+    assert busy.sentence.endswith("The retrain that Ada asked for (new terminals) goes on waiting.")
+    end_job(worse, clock_at(), first.decision_id, "rejected", "no better")
+    tomorrow = _next_day(worse, 1)
+    found = take(worse, settings, clock_at(tomorrow), "fraud", tomorrow)
+    assert (found.reason, found.act_id, found.job_open) == ("by_hand", act, True)
+
+
+def test_a_cancel_is_on_record_with_who_and_why(worse: Warehouse, settings: Settings) -> None:
+    job = now(worse, settings).decision_id
+    with pytest.raises(MlcostError, match="say who"):
+        cancel(worse, clock_at(), model="fraud", who=" ", reason="wrong data")
+    assert open_job_of(worse, "fraud") == job and worse.rows("acts") == []
+    assert cancel(worse, clock_at(), model="fraud", who="Ada", reason="wrong data") == job
+    (act,) = worse.rows("acts")
+    assert (act["verb"], act["subject"], act["who"], act["reason"]) == ("cancel", "fraud", "Ada", "wrong data")
+    ended = job_state(worse, job)
+    assert ended is not None and (ended["state"], ended["reason"]) == ("cancelled", "wrong data (Ada)")
+    with pytest.raises(MlcostError, match="no job of fraud is open"):
+        cancel(worse, clock_at(), model="fraud", who="Ada", reason="again")
+
+
+def test_a_cancel_that_comes_too_late_says_so(worse: Warehouse, settings: Settings) -> None:
+    job = now(worse, settings).decision_id
+    assert announce_end(worse, job, "promoted")
+    with pytest.raises(JobError, match="being promoted already"):
+        cancel(worse, clock_at(), model="fraud", who="Ada", reason="wrong data")
+    assert open_job_of(worse, "fraud") == job
 
 
 def _last_day(warehouse: Warehouse) -> list[Row]:

@@ -199,6 +199,28 @@ def test_a_reviewer_decides_what_drift_means() -> None:
     assert reason(open_question, early) == ("hold", "cooldown")
 
 
+def test_a_proxy_is_given_no_price() -> None:
+    """Hits on held-out days, where clicks added have the price: no money, and a twentieth of the anchor decides."""
+    proxy = replace(CALM, decay_is_outcome=False)
+    dear = decide(record(decay=decay(0.05)), proxy, Policy(value_per_outcome=Decimal(1_000_000)))
+    for name in ("decay_cost_per_day", "expected_if_retrain", "expected_if_hold"):
+        assert dear.money[name] is None
+    assert dear.distances["decay_low"]["threshold"] == 0.04 == round(0.05 * 0.8, 9)
+    assert dear.verdict == "retrain" and reason(record(decay=decay(0.03)), proxy) == ("hold", "no_evidence")
+    assert decide(record(decay=decay(0.05)), CALM, PRICED).money["decay_cost_per_day"] is not None
+
+
+def test_a_request_by_hand_that_has_to_wait_is_named() -> None:
+    asked = replace(CALM, act=Act("a1", "retrain", "Ada", "new terminals"))
+    waits = "The retrain that Ada asked for (new terminals) goes on waiting."
+    for held_up in (
+        decide(record(faults=FAULT), asked, PRICED),
+        decide(record(), replace(asked, open_job="j1"), PRICED),
+    ):
+        assert held_up.verdict != "retrain" and held_up.sentence.endswith(waits)
+    assert waits not in decide(record(), asked, PRICED).sentence
+
+
 def test_age_is_the_last_resort() -> None:
     assert reason(record(), replace(CALM, model_age_days=60)) == ("retrain", "max_age")
     assert reason(record(), replace(CALM, model_age_days=59)) == ("hold", "no_evidence")

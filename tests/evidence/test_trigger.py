@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlcost_pipeline.clock import Clock
-from mlcost_pipeline.evidence.acts import freeze, request_retrain
+from mlcost_pipeline.evidence.acts import freeze, request_retrain, unfreeze
 from mlcost_pipeline.evidence.decision import take
 from mlcost_pipeline.evidence.trigger import Fire, Skip, day_due, retrain_due
 from mlcost_pipeline.settings import Settings
@@ -77,6 +77,8 @@ def test_a_frozen_job_is_not_launched(decided: Warehouse, settings: Settings) ->
     freeze(decided, clock_at(), model="fraud", who="Ada", reason="audit")
     found = retrain_due(decided, settings, "fraud")
     assert isinstance(found, Skip) and "frozen by Ada: audit" in found.reason
+    unfreeze(decided, clock_at(), model="fraud", who="Ada", reason="done")
+    assert isinstance(retrain_due(decided, settings, "fraud"), Fire)
 
 
 def test_an_open_job_waits_while_its_model_only_observes(decided: Warehouse, tmp_path: Path) -> None:

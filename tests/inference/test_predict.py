@@ -12,7 +12,7 @@ import pytest
 
 from mlcost_pipeline.errors import ModelError
 from mlcost_pipeline.inference.predict import PredictResult, score_days
-from tests.inference.payments import Bank
+from tests.inference.payments import MODEL, Bank
 
 START, END = date(2025, 5, 29), date(2025, 6, 8)
 
@@ -20,16 +20,25 @@ START, END = date(2025, 5, 29), date(2025, 6, 8)
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("bank") / "warehouse"
-    bank = Bank(root)
+    bank = opened(root)
     bank.fill()
     bank.train()
     return root
 
 
+def opened(root: Path) -> Bank:
+    """A bank that holds out enough days to be scored from START on."""
+    bank = Bank(root)
+    ours = bank.settings.models[MODEL]
+    windows = ours.windows.model_copy(update={"holdout_days": 9})
+    bank.settings = bank.settings.model_copy(update={"models": {MODEL: ours.model_copy(update={"windows": windows})}})
+    return bank
+
+
 @pytest.fixture
 def bank(filled: Path, tmp_path: Path) -> Bank:
     shutil.copytree(filled, tmp_path / "warehouse")
-    return Bank(tmp_path / "warehouse")
+    return opened(tmp_path / "warehouse")
 
 
 def score(bank: Bank, start: date = START, end: date = END, **options: Any) -> PredictResult:
@@ -75,7 +84,7 @@ def test_again_changes_nothing_and_says_the_same(bank: Bank) -> None:
 def test_day_by_day_is_the_same_as_all_at_once(bank: Bank, filled: Path, tmp_path: Path) -> None:
     score(bank)
     shutil.copytree(filled, tmp_path / "daily")
-    daily = Bank(tmp_path / "daily")
+    daily = opened(tmp_path / "daily")
     for n in range(10):
         score(daily, START + timedelta(days=n), START + timedelta(days=n + 1))
     assert daily.warehouse.rows("predictions") == bank.warehouse.rows("predictions")
@@ -128,6 +137,23 @@ def test_days_before_the_version_came_into_force_are_hindsight(bank: Bank) -> No
     with pytest.raises(ModelError, match="is hindsight, and no prediction"):
         score(bank, END - timedelta(days=2))
     assert score(bank, END - timedelta(days=1)).transactions > 0, "the day before, which it serves first"
+
+
+def test_days_that_the_version_was_trained_on_are_hindsight(bank: Bank) -> None:
+    early = START - timedelta(days=1)
+    with pytest.raises(ModelError, match=f"trained on what happened before {START}.*Ask for {START} and later"):
+        score(bank, early)
+    assert bank.warehouse.rows("predictions") == []
+    assert score(bank).transactions == 360
+
+
+def test_days_that_an_earlier_version_has_spoken_about_can_be_asked_for_again(bank: Bank) -> None:
+    old = score(bank)
+    new = bank.train("job-2", seed=9)
+    rows = bank.warehouse.rows("model_versions", where="version = ?", params=[new])
+    bank.warehouse.append("model_versions", [{**rows[0], "promoted_at": datetime(2025, 6, 9, 0, 30, tzinfo=UTC)}])
+    again = score(bank)
+    assert {day.model_version for day in again.days if day.state == "said_before"} == {old.model_version}
 
 
 def test_a_day_that_is_not_over_is_refused(bank: Bank) -> None:

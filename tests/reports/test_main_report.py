@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mlcost_pipeline.clock import Clock
+from mlcost_pipeline.clock import Clock, set_clock
 from mlcost_pipeline.cost.deliveries import import_bill
 from mlcost_pipeline.cost.ledger import build_ledgers
+from mlcost_pipeline.inference.publication import make_version
 from mlcost_pipeline.reports.main_report import (
     SECTIONS,
     build,
@@ -29,6 +30,7 @@ from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.attempts import change_attempt, claim_next
 from mlcost_pipeline.spot.jobs import note_candidate, open_job, set_current_attempt
 from mlcost_pipeline.warehouse import Warehouse
+from tests.inference.conftest import open_shop
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -144,3 +146,18 @@ def test_equal_warehouses_give_equal_reports(warehouse: Warehouse, settings: Set
 def test_a_project_without_recommendations_needs_no_list(warehouse: Warehouse, settings: Settings) -> None:
     only = settings.model_copy(update={"models": {"fraud": settings.models["fraud"]}})
     assert freshness(warehouse, only).summary == "No model makes recommendations, so nobody needs a list."
+
+
+def test_a_pipeline_that_stands_still_reads_stale(tmp_path: Path) -> None:
+    """Nothing is published or looked up any more; only the clock goes on."""
+    shop = open_shop(tmp_path / "shop", [f"u{n}" for n in range(20)])
+    published = make_version(shop.warehouse, shop.settings, shop.clock, shop.model, as_of=shop.day)
+    fresh = {}
+    for hours in (2, 24 * 10):
+        set_clock(shop.warehouse, shop.model, shop.cut + timedelta(hours=hours), 1.0)
+        doc = freshness(shop.warehouse, shop.settings)
+        numbers = {number.key: number.value for number in doc.numbers}
+        fresh[hours] = numbers["users_fresh"]
+        age = numbers["list_age_seconds"]
+        assert isinstance(age, int | float) and hours * 3600 <= age < hours * 3600 + 600
+    assert fresh[2] and fresh[240] == 0, f"{published.version} is ten days old"

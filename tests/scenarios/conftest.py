@@ -46,12 +46,18 @@ class Shop:
         return Warehouse(self.home / "shop" / "warehouse")
 
 
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without what would name another project, and with a terminal's width."""
+    ours = {name: value for name, value in os.environ.items() if name not in ("MLCOST_CONFIG", "DAGSTER_HOME")}
+    return {**ours, "COLUMNS": "100", **more}
+
+
 def mlcost(*words: str, home: Path | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command line as a person would."""
     place = [] if home is None else ["--home", str(home)]
     return subprocess.run(
         [sys.executable, "-m", "mlcost_pipeline.cli", *place, *words],
-        capture_output=True, text=True, check=check, cwd=PROJECT, env={**os.environ, "COLUMNS": "100"},
+        capture_output=True, text=True, check=check, cwd=PROJECT, env=environment(),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from mlcost_pipeline.demo.shop import make_shop
 from mlcost_pipeline.evaluation.versions import incumbent
 from mlcost_pipeline.home import PROJECT
 from mlcost_pipeline.warehouse import Warehouse
-from tests.scenarios.conftest import mlcost
+from tests.scenarios.conftest import environment, mlcost
 
 OWN_FAMILY = """
 from mlcost_pipeline.models.mlp import Mlp
@@ -55,7 +55,9 @@ def test_two_runs_at_once_train_each_decision_once_with_a_family_beside_the_sett
     config.write_text(config.read_text().replace("{family: mlp,", "{family: 'our_family:Ours',"))
     command = [sys.executable, "-m", "mlcost_pipeline.cli", "--home", str(shop.parent), "run"]
     both = [
-        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.Popen(
+            command, cwd=PROJECT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         for _ in range(2)
     ]
     printed = [process.communicate(timeout=260)[0] for process in both]

@@ -23,6 +23,7 @@ from mlcost_pipeline.spot import jobs
 from mlcost_pipeline.spot.attempts import attempts_of, claim_next
 from mlcost_pipeline.spot.launching import prepare, request
 from mlcost_pipeline.spot.local import LocalCapacity
+from mlcost_pipeline.spot.policy import POLICIES, Choice
 from mlcost_pipeline.spot.supervisor import JobResult, job_result, supervise, supervisor_lease
 from mlcost_pipeline.spot.timeline import timeline
 from mlcost_pipeline.training.contract import AttemptFolder
@@ -255,6 +256,78 @@ def test_a_stopped_supervisor_leaves_a_checkpoint_and_nothing_that_runs(tmp_path
     assert first.durable_step == first.reached_step > 2
     result = run(world)
     assert trained_sum(world, result) == SUM_OF_40 and result.attempts[1].resumed_from == first.reached_step
+
+
+FROZEN: dict[str, Any] = {"all": {"act_id": "a", "who": "Ada", "reason": "audit", "at": "2025-06-01"}, "models": {}}
+LIFTED: dict[str, Any] = {"all": None, "models": {}}
+
+
+def test_a_model_that_only_observes_gets_no_attempt_until_it_acts(tmp_path: Path) -> None:
+    world = World(tmp_path, up=[1] * 500)
+    acting = world.settings.models[MODEL]
+    watching = world.settings.model_copy(update={"models": {MODEL: acting.model_copy(update={"mode": "observe"})}})
+    said: list[str] = []
+    held_back = supervise(world.warehouse, watching, JOB, report=said.append)
+    assert (held_back.state, held_back.attempts) == ("stopped", []) and world.runs() == []
+    assert any("no further attempt, mode is observe" in line for line in said)
+    assert jobs.open_job_of(world.warehouse, MODEL) == JOB
+    assert trained_sum(world, run(world)) == SUM_OF_40
+
+
+def test_a_freeze_lets_the_attempt_that_lives_go_on_to_its_end(tmp_path: Path) -> None:
+    world = World(tmp_path, up=[1] * 500, sleep=0.1)
+    results: list[JobResult] = []
+    thread = threading.Thread(target=lambda: results.append(run(world)))
+    thread.start()
+    wait_for(lambda: step_of(world, 1) > 2)
+    world.warehouse.state.update("freeze", lambda _: FROZEN)
+    thread.join(timeout=60)
+    assert trained_sum(world, results[0]) == SUM_OF_40
+    assert [attempt.outcome for attempt in results[0].attempts] == ["succeeded"]
+
+
+def test_a_freeze_ends_no_attempt_for_a_move_that_it_would_forbid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the freeze on the policy would rather be on demand; nothing may be launched there, so spot is kept."""
+    world = World(tmp_path, up=[1] * 500, sleep=0.1)
+    frozen = threading.Event()
+    monkeypatch.setitem(
+        POLICIES,
+        world.settings.capacity.spot_policy,
+        lambda now: Choice("od-a" if frozen.is_set() else "spot-a", "as the test says"),
+    )
+    results: list[JobResult] = []
+    thread = threading.Thread(target=lambda: results.append(run(world)))
+    thread.start()
+    wait_for(lambda: step_of(world, 1) > 2)
+    world.warehouse.state.update("freeze", lambda _: FROZEN)
+    frozen.set()
+    thread.join(timeout=60)
+    assert trained_sum(world, results[0]) == SUM_OF_40
+    assert [(one.pool, one.outcome) for one in results[0].attempts] == [("spot-a", "succeeded")]
+
+
+def test_a_frozen_job_gets_no_second_attempt_and_goes_on_when_it_is_lifted(tmp_path: Path) -> None:
+    """The market takes the first attempt while the model is frozen."""
+    world = World(tmp_path, up=[1, 1, 1, 0], sleep=0.15)
+    results: list[JobResult] = []
+    said: list[str] = []
+    thread = threading.Thread(
+        target=lambda: results.append(supervise(world.warehouse, world.settings, JOB, report=said.append))
+    )
+    thread.start()
+    wait_for(lambda: step_of(world, 1) > 2)
+    world.warehouse.state.update("freeze", lambda _: FROZEN)
+    thread.join(timeout=60)
+    assert results[0].state == "stopped" and nothing_runs(world)
+    assert [attempt.outcome for attempt in results[0].attempts] == ["interrupted"]
+    assert str(results[0].attempts[0].cause).startswith("market"), "nobody but the market ended it"
+    assert any("no further attempt, frozen by Ada: audit" in line for line in said)
+    world.warehouse.state.update("freeze", lambda _: LIFTED)
+    result = run(world)
+    assert trained_sum(world, result) == SUM_OF_40
+    assert result.attempts[1].resumed_from == results[0].attempts[0].reached_step
 
 
 def test_a_cancelled_job_stops_its_trainer(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """How many users have a fresh list, and which tier serves the rest.
 
-Every known user is looked up once, without a trace in the log, as of the newest moment that the warehouse knows of:
-the same rules answer here that answer a user.
+Every known user is looked up once, without a trace in the log, as of now on the model's clock, so that a pipeline that
+stands still reads stale: the same rules answer here that answer a user.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mlcost_pipeline.home import PROJECT
 from tests.scenarios.conftest import DagsterDev, Shop
 
 pytestmark = pytest.mark.browser
@@ -23,7 +24,7 @@ def test_the_graph_and_a_decision_are_legible_in_the_browser(shop: Shop, chromiu
 
     copy = tmp_path / "home"
     shutil.copytree(shop.home, copy)
-    shots = Path(os.environ.get("MLCOST_SCREENSHOTS", tmp_path / "screenshots"))
+    shots = Path(os.environ.get("MLCOST_SCREENSHOTS", PROJECT / "screenshots"))
     shots.mkdir(parents=True, exist_ok=True)
     with DagsterDev(copy / "shop" / "mlcost.yaml", copy) as dev, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)

@@ -1,0 +1,216 @@
+"""``mlcost bill``: billing exports, imported, compared and followed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcost_pipeline.cli.opened import Group, Opened, pass_opened
+from mlcost_pipeline.errors import BillError
+
+if TYPE_CHECKING:
+    from mlcost_pipeline.reports.document import Document
+
+MOST_ROWS = 20
+all_option = click.option("--all", "every", is_flag=True, help="Show every row.")
+csv_option = click.option(
+    "--csv", "csv_file", type=click.Path(path_type=Path), help="Write the rows to a file instead."
+)
+
+
+@click.group(cls=Group)
+def bill() -> None:
+    """Billing exports: import them, see what is in force, follow any cent both ways.
+
+    Example: mlcost bill status
+    """
+
+
+@bill.command("import")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--format", "form", default=None, help="The format of the export; told by its columns by default.")
+@pass_opened
+def bill_import(opened: Opened, path: Path, form: str | None) -> None:
+    """Take over the deliveries in a file, a folder of parts, or what a manifest names.
+
+    Example: mlcost bill import 2025-06.csv.gz
+    """
+    from mlcost_pipeline.cost.bills.detect import detect_format
+    from mlcost_pipeline.cost.deliveries import import_bill
+    from mlcost_pipeline.cost.masking import shown_account
+
+    absent: dict[str, str] = {}
+    for made in import_bill(opened.warehouse, path, format=form or detect_format(path)):
+        account = shown_account(made.account, opened.settings)
+        news = "took over" if made.took_over else "was known already, nothing changed"
+        click.echo(
+            f"{account} {made.period}: {made.rows} lines in {made.slots} slots, "
+            f"billed {made.billed_total.normalize():f} "
+            f"and effective {made.effective_total.normalize():f} {made.currency}, {made.state}; {news}"
+        )
+        for text in made.warnings:
+            click.echo(f"  note: {text}", err=True)
+        absent |= made.absent
+    for name, why in absent.items():
+        click.echo(f"  column {name} is absent: {why}", err=True)
+    click.echo("to attribute it: mlcost tick")
+
+
+@bill.command("status")
+@click.option("--as-of", type=click.DateTime(["%Y-%m-%d"]), help="What was in force at the end of that day (UTC).")
+@pass_opened
+def bill_status(opened: Opened, as_of: datetime | None) -> None:
+    """What is in force for each account and month, and whether parts and bill agree.
+
+    Example: mlcost bill status --as-of 2025-06-30
+    """
+    from mlcost_pipeline.cost.asof import in_force_at
+    from mlcost_pipeline.cost.deliveries import delivery_of
+    from mlcost_pipeline.reports.bill_views import as_of_document
+    from mlcost_pipeline.reports.main_report import print_bill_status
+
+    if as_of is None:
+        print_bill_status(opened.warehouse, opened.settings)
+        return
+    at = as_of.replace(tzinfo=UTC) + timedelta(days=1)
+    found = in_force_at(opened.warehouse, at)
+    bills = {each.delivery_id: delivery_of(opened.warehouse, each.delivery_id) for each in found}
+    _print(as_of_document(found, bills, at, opened.settings), every=True)
+
+
+@bill.command("diff")
+@click.argument("account")
+@click.argument("period")
+@click.option("--from", "old", default=None, help="Ledger version before; by default the one before the last.")
+@click.option("--to", "new", default=None, help="Ledger version after; by default the one in force.")
+@all_option
+@csv_option
+@pass_opened
+def bill_diff(
+    opened: Opened, account: str, period: str, old: str | None, new: str | None, every: bool, csv_file: Path | None
+) -> None:
+    """What changed between two ledgers of a month: for which runs, and why (cost, credits, tags, runs, rules).
+
+    Example: mlcost bill diff 123456789012 2025-06
+    """
+    from mlcost_pipeline.cost.asof import history
+    from mlcost_pipeline.cost.deliveries import scope_of
+    from mlcost_pipeline.cost.restating import restatements
+    from mlcost_pipeline.reports.bill_views import restated_document
+
+    warehouse = opened.warehouse
+    known = [each.version for each in history(warehouse, account, period)]
+    if len(known) < 2 and (old is None or new is None):
+        raise BillError(f"account {account}, period {period}: {len(known)} ledgers were ever in force, two are needed")
+    before, after = old or known[-2], new or known[-1]
+    for version in (before, after):
+        if version not in known:
+            raise BillError(f"ledger version {version}: was never in force there; these were: {', '.join(known)}")
+    rows = restatements(warehouse, account, period, scope_of(account, period), before, after)
+    doc = restated_document(f"{period}: {before} → {after}", rows, _currency(opened, account, period), opened.settings)
+    _print(doc, every=every, csv_file=csv_file)
+
+
+@bill.command("explain")
+@click.argument("line")
+@click.option("--account", default=None, help="With a bare line number: the account of the bill in force.")
+@click.option("--period", default=None, help="With a bare line number: its month, as 2025-06.")
+@pass_opened
+def bill_explain(opened: Opened, line: str, account: str | None, period: str | None) -> None:
+    """Follow one line of a bill to the runs that it was charged to. LINE is DELIVERY:NUMBER, or a number.
+
+    Example: mlcost bill explain 42 --account 123456789012 --period 2025-06
+    """
+    from mlcost_pipeline.cost.tracing import explain_line
+    from mlcost_pipeline.reports.bill_views import line_document
+
+    delivery_id, number = _place(opened, line, account, period)
+    found = explain_line(opened.warehouse, delivery_id, number)
+    _print(line_document(found, found.line["currency"], opened.settings), every=True)
+
+
+@bill.command("run")
+@click.argument("run_id")
+@all_option
+@csv_option
+@pass_opened
+def bill_run(opened: Opened, run_id: str, every: bool, csv_file: Path | None) -> None:
+    """Every charge of one run, by method and slot by slot.
+
+    Example: mlcost bill run 3f2a9c/1
+    """
+    from mlcost_pipeline.cost.tracing import charges_of_run
+    from mlcost_pipeline.reports.bill_views import run_document
+
+    found = charges_of_run(opened.warehouse, run_id)
+    _print(run_document(found, opened.settings.currency, opened.settings), every=every, csv_file=csv_file, table=1)
+
+
+@bill.command("restatements")
+@click.argument("period", required=False)
+@all_option
+@csv_option
+@pass_opened
+def bill_restatements(opened: Opened, period: str | None, every: bool, csv_file: Path | None) -> None:
+    """Everything that newer ledgers have changed, of one month or of all.
+
+    Example: mlcost bill restatements 2025-06
+    """
+    from mlcost_pipeline.reports.bill_views import restated_document
+
+    where, params = ("period = ?", [period]) if period else (None, [])
+    rows = opened.warehouse.rows("restatements", where=where, params=params)
+    doc = restated_document(
+        f"Restatements of {period or 'all months'}", rows, opened.settings.currency, opened.settings
+    )
+    _print(doc, every=every, csv_file=csv_file)
+
+
+def _place(opened: Opened, line: str, account: str | None, period: str | None) -> tuple[str, int]:
+    from mlcost_pipeline.cost.deliveries import bills_in_force, in_force
+
+    delivery_id, _, number = line.rpartition(":")
+    if not number.isdigit():
+        raise BillError(f"line {line!r}: expected DELIVERY:NUMBER or a number")
+    if delivery_id:
+        return delivery_id, int(number)
+    pairs = bills_in_force(opened.warehouse, period)
+    fitting = [pair for pair in pairs if account in (None, pair[0])]
+    if len(fitting) != 1:
+        listed = ", ".join(f"{name} {month}" for name, month in fitting[:6]) or "none"
+        raise BillError(
+            f"line {line}: {len(fitting)} bills in force fit ({listed}); name one by --account and --period"
+        )
+    found = in_force(opened.warehouse, *fitting[0])
+    assert found is not None
+    return found, int(number)
+
+
+def _currency(opened: Opened, account: str, period: str) -> str:
+    from mlcost_pipeline.cost.deliveries import delivery
+
+    found = delivery(opened.warehouse, account, period)
+    return opened.settings.currency if found is None else found.currency
+
+
+def _print(doc: Document, *, every: bool, csv_file: Path | None = None, table: int = 0) -> None:
+    from mlcost_pipeline.reports.csv_export import write_csv
+    from mlcost_pipeline.reports.terminal import print_document
+    from mlcost_pipeline.reports.values import Quantity
+
+    if csv_file is not None:
+        shown = doc.tables[table]
+        rows = [[cell.value if isinstance(cell, Quantity) else cell for cell in row] for row in shown.rows]
+        write_csv(csv_file, shown.columns, rows)
+        click.echo(f"{len(rows)} rows written to {csv_file}")
+        return
+    most = max((len(each.rows) for each in doc.tables), default=0)
+    print_document(doc, rows=most if every else MOST_ROWS)
+    if most > MOST_ROWS and not every:
+        click.echo("all rows: --all, or --csv FILE")
+
+
+COMMANDS = (bill,)

@@ -1,0 +1,79 @@
+"""What every command starts from: the project that the options name, and errors shown as text."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlcost_pipeline.errors import MlcostError
+
+if TYPE_CHECKING:
+    from mlcost_pipeline.clock import Clock
+    from mlcost_pipeline.settings import Settings
+    from mlcost_pipeline.warehouse import Warehouse
+
+
+@dataclass
+class Opened:
+    """The project that the options name; opened on first use."""
+
+    config: Path
+    home: Path | None
+
+    @property
+    def settings(self) -> Settings:
+        from mlcost_pipeline.settings import load_settings
+
+        return load_settings(self.config)
+
+    @property
+    def warehouse(self) -> Warehouse:
+        from mlcost_pipeline.warehouse import Warehouse
+
+        settings = self.settings
+        return Warehouse(settings.path(settings.warehouse))
+
+    def clock(self, model: str) -> Clock:
+        from mlcost_pipeline.clock import model_clock
+
+        return model_clock(self.warehouse, self.settings, model)
+
+    @property
+    def dagster_home(self) -> Path:
+        from mlcost_pipeline.home import dagster_home
+
+        return dagster_home(self.home, self.config)
+
+
+class Group(click.Group):
+    """Commands in the order in which they are written; our own errors are shown as text, not as a trace."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MlcostError as error:
+            raise click.ClickException(str(error)) from error
+
+
+pass_opened = click.make_pass_decorator(Opened)
+who_option = click.option(
+    "--who", default=getpass.getuser, help="Who acts, as stated; by default the user of this machine."
+)
+reason_option = click.option("--reason", required=True, help="Why; it stays on record.")
+
+
+def only_model(settings: Settings, task: str, model: str | None) -> str:
+    if model is not None:
+        settings.model(model)
+        return model
+    fitting = [name for name, block in settings.models.items() if block.task == task]
+    if len(fitting) != 1:
+        raise MlcostError(f"there are {len(fitting)} {task} models ({', '.join(fitting)}): name one with --model")
+    return fitting[0]

@@ -56,15 +56,21 @@ def _from_arrow(table: TableSchema, rows: pa.Table, field: pa.Field) -> pa.Array
         if pa.types.is_floating(found) and pa.types.is_decimal(field.type):
             raise SchemaError(f"table {table.name}, column {field.name}: money arrived as binary floats; use decimals")
         try:
-            column = rows.column(field.name).cast(field.type).combine_chunks()
+            column = _whole(rows.column(field.name), field.type)
         except pa.ArrowInvalid as error:
             raise SchemaError(f"table {table.name}, column {field.name}: {error}") from error
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, field.type)
     if not field.nullable and column.null_count:
         row = column.is_null().to_pylist().index(True)
         raise SchemaError(f"table {table.name}, row {row}, column {field.name}: is missing, and it must not be")
     return column
+
+
+def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """A column as one array of a type, not copied where it is one already."""
+    typed = column if column.type == kind else column.cast(kind)
+    if typed.num_chunks == 1:
+        return typed.chunk(0)
+    return pa.concat_arrays(typed.chunks) if typed.num_chunks else pa.nulls(0, kind)
 
 
 def _from_rows(table: TableSchema, rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:

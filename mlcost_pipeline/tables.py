@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RECORDED_AT = "recorded_at"
 
 TEXT = pa.string()
@@ -77,7 +77,8 @@ _ALL = (
         "delivery_id",
         "delivery_id:text provider:text format:text account:text period:text currency:text received_at:time "
         "manifest_hash:text rows:int billed_total:money effective_total:money list_total:money? "
-        "billed_residue:money effective_residue:money state:text source:text",
+        "billed_residue:money effective_residue:money state:text source:text manifest:text? slots:int? "
+        "absent:json? warnings:json?",
     ),
     _table(
         "billing_lines",
@@ -86,7 +87,17 @@ _ALL = (
         "delivery_id:text line:int slot_id:text account:text period:text charge_start:time charge_end:time "
         "category:text charge_class:text? service:text? sku:text? description:text? resource_id_raw:text? "
         "resource_id:text? tags:tags? currency:text billed:money effective:money list:money? "
-        "quantity:money? quantity_unit:text? invoice_id:text? allocation:text",
+        "quantity:money? quantity_unit:text? invoice_id:text? allocation:text tags_text:json? provider:text? "
+        "sub_account:text? region:text? pricing_category:text? commitment_id:text? commitment_status:text?",
+    ),
+    _table(
+        "billing_slots",
+        "the lines of a delivery that attribution cannot tell apart, summed; `bucket` groups whole resources",
+        "delivery_id slot_id",
+        "delivery_id:text slot_id:text bucket:int account:text period:text resource_id:text? charge_start:time "
+        "charge_end:time category:text charge_class:text? service:text? tags_text:json? tag_run:text? "
+        "tag_model:text? tag_stage:text? invoice_id:text? commitment_status:text? allocation:text currency:text "
+        "lines:int billed:money effective:money list:money?",
     ),
     _table(
         "resources",
@@ -102,7 +113,8 @@ _ALL = (
         "run_id:text job_id:text? attempt:int? model:text model_version:text? stage:text purpose:text "
         "asset:text? partition:text? market:text? pool:text? price:money? started_at:time ended_at:time? "
         "status:text cause:text? steps_done:int? steps_redone:int? superseded_by:text? busy_seconds:real? "
-        "busy_metric:text? busy_coverage:real? orchestrator_run_id:text? code_version:text?",
+        "busy_metric:text? busy_coverage:real? orchestrator_run_id:text? code_version:text? "
+        "data_wait_seconds:real? source:text? inputs_version:text?",
     ),
     _table(
         "occupancy",
@@ -115,7 +127,15 @@ _ALL = (
         "a part of a slot",
         "ledger_version slot_id part",
         "ledger_version:text slot_id:text part:int delivery_id:text account:text period:text currency:text "
-        "method:text reason:text? run_id:text? model:text? stage:text? billed:money effective:money list:money?",
+        "method:text reason:text? run_id:text? model:text? stage:text? billed:money effective:money list:money? "
+        "base:text?",
+    ),
+    _table(
+        "device_time",
+        "billed time of a resource by whose it is, each hour of a device once however many charges it has",
+        "ledger_version resource_id part",
+        "ledger_version:text resource_id:text part:int account:text period:text method:text run_id:text? "
+        "model:text? stage:text? unit:text? billed_seconds:real",
     ),
     _table(
         "restatements",
@@ -279,4 +299,4 @@ _ALL = (
 TABLES: dict[str, TableSchema] = {table.name: table for table in _ALL}
 
 #: Written as a whole version behind one pointer, never merged by key.
-WHOLE_TABLES = frozenset({"cost_ledger", "recommendations"})
+WHOLE_TABLES = frozenset({"billing_lines", "billing_slots", "cost_ledger", "device_time", "recommendations"})

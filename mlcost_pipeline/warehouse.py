@@ -10,12 +10,10 @@ import fcntl
 import hashlib
 import json
 import os
-import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,6 +22,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mlcost_pipeline.database import connect
 from mlcost_pipeline.errors import WarehouseError
 from mlcost_pipeline.rows import conform
 from mlcost_pipeline.state import StateStore, sync_folder
@@ -44,10 +43,12 @@ class Appended:
 class Warehouse:
     """A folder that holds the tables, the artefacts and the state of one team."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, checked: bool = True) -> None:
+        """Open the folder, or make it. A migration alone opens one of another version, with `checked` False."""
         self.root = root.resolve()
         self.state = StateStore(self.root / "state")
-        self._check_version()
+        if checked:
+            self._check_version()
 
     # ── tables merged by key ────────────────────────────────────────────────────────────────────
 
@@ -111,9 +112,20 @@ class Warehouse:
         found: list[dict[str, Any]] = self.read(table, columns=columns, where=where, params=params).to_pylist()
         return found
 
-    def query(self, sql: str, params: Sequence[Any] = (), *, tables: Iterable[str]) -> pa.Table:
-        """Run DuckDB SQL over the merged views of the named tables."""
-        return self._run(sql, params, list(tables), with_recorded_at=False)
+    def query(
+        self,
+        sql: str,
+        params: Sequence[Any] | Mapping[str, Any] = (),
+        *,
+        tables: Iterable[str],
+        versions: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    ) -> pa.Table:
+        """Run DuckDB SQL over the views of the named tables.
+
+        Tables that are merged by key show their merged view. Whole tables show the versions in force of all scopes,
+        or exactly the (scope, version) pairs that `versions` names for them.
+        """
+        return self._run(sql, params, list(tables), with_recorded_at=False, versions=versions or {})
 
     def compact(self, table: str) -> None:
         """Merge a table's parts into one; names of merged parts are remembered, so a repeat stays a no-op."""
@@ -124,7 +136,7 @@ class Warehouse:
             if len(parts) < 2:
                 return
             view = self._view(table, with_recorded_at=True, parts=parts)
-            merged = _connect().sql(view).to_arrow_table()
+            merged = connect().sql(view).to_arrow_table()
             self._link(folder / f"{_content_hash(merged)}.parquet", merged)
             for part in parts:
                 part.with_suffix(".merged").touch()
@@ -142,16 +154,49 @@ class Warehouse:
         stamp = pa.array([datetime.now(UTC)] * data.num_rows, type=TIME)
         self._link(file, data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp))
 
+    def write_version_batches(self, table: str, scope: str, version: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """As :meth:`write_version`, for more rows than memory holds; each batch is a row group. Returns the rows.
+
+        A version that is there already is left as it is: versions are named by what they are made of.
+        """
+        schema = self._whole(table)
+        file = self._version_file(table, scope, version)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside, rows = file.with_name(f".{file.stem[:40]}.{uuid.uuid4().hex}"), 0
+        try:
+            with pq.ParquetWriter(aside, schema.stored, compression="zstd") as writer:
+                for batch in batches:
+                    data = conform(schema, pa.Table.from_batches([batch]))
+                    stamp = pa.repeat(pa.scalar(datetime.now(UTC), TIME), data.num_rows)
+                    writer.write_table(data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp))
+                    rows += data.num_rows
+            self._link_aside(aside, file)
+        finally:
+            aside.unlink(missing_ok=True)
+        return rows
+
+    def version_file(self, table: str, scope: str, version: str | None = None) -> Path | None:
+        """The Parquet file of one written version (the one in force by default), or None if there is none."""
+        self._whole(table)
+        chosen = version or self.current(table, scope)
+        file = None if chosen is None else self._version_file(table, scope, chosen)
+        return file if file is not None and file.exists() else None
+
     def point(self, table: str, scope: str, version: str) -> None:
         """Put a written version in force, atomically."""
         if not self._version_file(table, scope, version).exists():
             raise WarehouseError(f"table {table}, scope {scope}: version {version} was never written whole")
         self.state.update(f"pointers/{table}/{scope}", lambda _: {"version": version})
 
+    def unpoint(self, table: str, scope: str) -> None:
+        """Put no version of a scope in force; what was written stays."""
+        self._whole(table)
+        self.state.update(f"pointers/{table}/{scope}", lambda _: {"version": None})
+
     def current(self, table: str, scope: str) -> str | None:
         """The version in force, or None."""
         stored = self.state.get(f"pointers/{table}/{scope}")
-        return None if stored is None else str(stored.value["version"])
+        return None if stored is None or stored.value["version"] is None else str(stored.value["version"])
 
     def read_version(self, table: str, scope: str, version: str | None = None) -> pa.Table:
         """One version of a table (the one in force by default); an empty table if there is none."""
@@ -241,13 +286,18 @@ class Warehouse:
         aside = file.with_name(f".{file.stem[:40]}.{uuid.uuid4().hex}")
         try:
             pq.write_table(data, aside, compression="zstd")
-            with aside.open("rb") as stream:
-                os.fsync(stream.fileno())
+            return self._link_aside(aside, file)
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def _link_aside(self, aside: Path, file: Path) -> bool:
+        """Link what was written aside to its final name; False if that name was there already."""
+        with aside.open("rb") as stream:
+            os.fsync(stream.fileno())
+        try:
             os.link(aside, file)
         except FileExistsError:
             return False
-        finally:
-            aside.unlink(missing_ok=True)
         sync_folder(file.parent)
         return True
 
@@ -255,7 +305,7 @@ class Warehouse:
         """Whether every row of `data` is in the view as it stands."""
         columns = ", ".join(f'"{column}"' for column in data.column_names)
         view = self._run(f'SELECT {columns} FROM "{table}"', [], [table], with_recorded_at=False)
-        connection = _connect()
+        connection = connect()
         try:
             connection.register("given", data)
             connection.register("standing", view)
@@ -264,15 +314,23 @@ class Warehouse:
         finally:
             connection.close()
 
-    def _run(self, sql: str, params: Sequence[Any], tables: list[str], *, with_recorded_at: bool) -> pa.Table:
+    def _run(
+        self,
+        sql: str,
+        params: Sequence[Any] | Mapping[str, Any],
+        tables: list[str],
+        *,
+        with_recorded_at: bool,
+        versions: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    ) -> pa.Table:
         while True:
-            parts = {table: self._parts(table) for table in tables}
-            connection = _connect()
+            parts = {table: self._listed(table, (versions or {}).get(table)) for table in tables}
+            connection = connect()
             try:
                 for table in tables:
                     view = self._view(table, with_recorded_at=with_recorded_at, parts=parts[table])
                     connection.execute(f'CREATE TEMP VIEW "{table}" AS {view}')
-                found: pa.Table = connection.sql(sql, params=list(params)).to_arrow_table()
+                found: pa.Table = connection.sql(sql, params=_given(params)).to_arrow_table()
                 return found
             except duckdb.Error as error:
                 # A compaction may have removed parts after they were listed: then the new list is read.
@@ -281,15 +339,31 @@ class Warehouse:
             finally:
                 connection.close()
 
+    def _listed(self, table: str, versions: Sequence[tuple[str, str]] | None) -> list[Path]:
+        """The files that a view of a table is made of."""
+        if table not in WHOLE_TABLES:
+            return self._parts(table)
+        if versions is None:
+            pointed = ((scope, self.current(table, scope)) for scope in self.scopes(table))
+            versions = [(scope, version) for scope, version in pointed if version is not None]
+        files = [self._version_file(table, scope, version) for scope, version in versions]
+        for (scope, version), file in zip(versions, files, strict=True):
+            if not file.exists():
+                raise WarehouseError(f"table {table}, scope {scope}: version {version} is missing ({file})")
+        return files
+
     def _view(self, table: str, *, with_recorded_at: bool, parts: list[Path]) -> str:
-        schema = self._mergeable(table)
+        schema = _known(table)
         # An empty part in today's columns stands first: parts of an older version lack what was added since.
         empty = self.root / "tables" / f".empty-{table}-{len(schema.stored.names)}.parquet"
         if not empty.exists():
+            empty.parent.mkdir(parents=True, exist_ok=True)
             self._link(empty, schema.stored.empty_table())
         files = ", ".join("'" + str(part).replace("'", "''") + "'" for part in [empty, *parts])
         source = f"read_parquet([{files}], union_by_name=true, filename='part_file')"
         hidden = "part_file" if with_recorded_at else f"part_file, {RECORDED_AT}"
+        if table in WHOLE_TABLES:
+            return f"SELECT * EXCLUDE ({hidden}) FROM {source}"
         keys = ", ".join(f'"{column}"' for column in schema.key)
         return (
             f"SELECT * EXCLUDE ({hidden}) FROM {source} "
@@ -303,21 +377,8 @@ def _known(table: str) -> TableSchema:
     return TABLES[table]
 
 
-_database_lock = threading.Lock()
-
-
-@lru_cache(maxsize=1)
-def _database(_pid: int) -> duckdb.DuckDBPyConnection:
-    """One in-memory database a process: opening one costs more than most queries here."""
-    connection = duckdb.connect(config={"threads": 2})
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    return connection
-
-
-def _connect() -> duckdb.DuckDBPyConnection:
-    """A connection of its own to that database; temporary views of one are not seen by another."""
-    with _database_lock:
-        return _database(os.getpid()).cursor()
+def _given(params: Sequence[Any] | Mapping[str, Any]) -> list[Any] | dict[str, Any]:
+    return dict(params) if isinstance(params, Mapping) else list(params)
 
 
 def _content_hash(data: pa.Table) -> str:

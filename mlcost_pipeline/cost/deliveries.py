@@ -7,7 +7,8 @@ force is one pointer a period, moved last, so that a reader sees the old deliver
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -16,18 +17,25 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from mlcost_pipeline.cost.bills.contents import BillContents, BillReader, reader
+from mlcost_pipeline.cost.aside import folder_aside
+from mlcost_pipeline.cost.bills.contents import BillFile, BillReader, reader
 from mlcost_pipeline.cost.bills.convert import UNIT
-from mlcost_pipeline.cost.slots import from_units, to_units, with_slots
+from mlcost_pipeline.cost.bills.exports import Export, find_exports
+from mlcost_pipeline.cost.bills.files import untrusted
+from mlcost_pipeline.cost.import_warnings import warnings
+from mlcost_pipeline.cost.slots import MEASURES, from_units, to_units
+from mlcost_pipeline.cost.staging import Found, Staging
 from mlcost_pipeline.cost.waiting import note_imported, waiting_places
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.tables import TABLES
 from mlcost_pipeline.warehouse import Warehouse
 
-_ROUND = Context(prec=400, rounding=ROUND_HALF_EVEN)
+_ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
+_ROW_GROUP = 65_536
+_LONGEST_SCOPE = 200  # of a file's name, which may be 255 bytes long
+_JSON = ("absent", "warnings")
 
 
 @dataclass(frozen=True)
@@ -53,14 +61,17 @@ class Delivery:
     effective_residue: Decimal
     state: str
     source: str
-    took_over: bool = True
+    manifest: str | None = None
+    slots: int | None = None
     absent: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    took_over: bool = True
 
 
 def import_bill(
     warehouse: Warehouse, path: Path, *, format: str = "focus", received_at: datetime | None = None
 ) -> list[Delivery]:
-    """Take over a billing export: a file, or a folder whose files are the parts of one export.
+    """Take over a billing export: a file, a folder whose files are the parts of one export, or what manifests name.
 
     A row goes to the delivery of its own account and billing period. Importing the same export again is a no-op.
     `received_at` is when the export arrived (default: the newest modification time of its files).
@@ -70,14 +81,14 @@ def import_bill(
             force stays in force.
     """
     found = reader(format)
-    parts = [found.read(file) for file in _files(path, found)]
-    _refuse_repeated_parts(parts)
-    received = received_at or datetime.fromtimestamp(max(part.file.stat().st_mtime for part in parts), UTC)
-    lines, residues = _joined(parts)
-    _refuse_repeated_charges(parts, lines)
-    keys = sorted({(row["account"], row["period"]) for row in _groups(lines)})
-    prepared = [_prepare(lines, residues, key, parts, path, format, received) for key in keys]
-    return [_take_over(warehouse, delivery, rows, digest) for delivery, rows, digest in prepared]
+    made: list[Delivery] = []
+    for export in find_exports(path, found.SUFFIXES):
+        received = received_at or datetime.fromtimestamp(max(file.stat().st_mtime for file in export.files), UTC)
+        files = [_opened(found, file) for file in export.files]
+        if (refuse_parts := getattr(found, "refuse_parts", None)) is not None:
+            refuse_parts(files)
+        made += _import(warehouse, export, files, path, format, received)
+    return made
 
 
 def import_new(warehouse: Warehouse, settings: Settings) -> list[Delivery]:
@@ -109,10 +120,22 @@ def in_force(warehouse: Warehouse, account: str, period: str) -> str | None:
 def delivery(warehouse: Warehouse, account: str, period: str) -> Delivery | None:
     """The delivery in force for an account and period, or None."""
     name = in_force(warehouse, account, period)
-    if name is None:
-        return None
-    [row] = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[name])
-    return Delivery(**{key: value for key, value in row.items() if key != "manifest_hash"}, took_over=False)
+    return None if name is None else delivery_of(warehouse, name)
+
+
+def delivery_of(warehouse: Warehouse, delivery_id: str) -> Delivery:
+    """One delivery by its id, in force or not.
+
+    Raises:
+        BillError: there is none of that id.
+    """
+    rows = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[delivery_id])
+    if not rows:
+        raise BillError(f"delivery {delivery_id}: is not on record; see: mlcost bill status")
+    row = rows[0]
+    told = {name: json.loads(row.pop(name) or "null") for name in _JSON}
+    row.pop("manifest_hash")
+    return Delivery(**row, absent=told["absent"] or {}, warnings=tuple(told["warnings"] or ()), took_over=False)
 
 
 def bills_in_force(warehouse: Warehouse, period: str | None = None) -> list[tuple[str, str]]:
@@ -136,18 +159,32 @@ def _pointer(account: str, period: str) -> str:
     return f"bills/{account_key(account)}/{period}"
 
 
-def _files(path: Path, found: BillReader) -> list[Path]:
-    if path.is_file():
-        if not path.name.endswith(found.SUFFIXES):
-            raise BillError(f"{path}: expected a file named *{', *'.join(found.SUFFIXES)}")
-        return [path]
-    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(found.SUFFIXES))
-    if not files:
-        raise BillError(f"{path}: holds no billing export (looked for *{', *'.join(found.SUFFIXES)})")
-    return files
+def _import(
+    warehouse: Warehouse, export: Export, files: Sequence[BillFile], path: Path, format: str, received: datetime
+) -> list[Delivery]:
+    _refuse_repeated_parts(files)
+    with folder_aside(warehouse.folder("imports")) as folder:
+        staging = Staging(folder, export)
+        try:
+            staging.take(files)
+            for key in sorted(staging.found):
+                _refuse_unfit(path, staging.found[key])
+            prepared = [
+                _prepare(warehouse, staging, staging.found[key], files, export, path, format, received)
+                for key in sorted(staging.found)
+            ]
+        finally:
+            staging.close()
+    manifest = hashlib.sha256("".join(sorted(file.sha256 for file in files)).encode()).hexdigest()
+    return [_take_over(warehouse, delivery, manifest) for delivery in prepared]
 
 
-def _refuse_repeated_parts(parts: list[BillContents]) -> None:
+def _opened(found: BillReader, file: Path) -> BillFile:
+    with untrusted(file):
+        return found.open_bill(file)
+
+
+def _refuse_repeated_parts(parts: Sequence[BillFile]) -> None:
     seen: dict[str, Path] = {}
     for part in parts:
         if part.sha256 in seen:
@@ -155,118 +192,94 @@ def _refuse_repeated_parts(parts: list[BillContents]) -> None:
         seen[part.sha256] = part.file
 
 
-def _refuse_repeated_charges(parts: list[BillContents], lines: pa.Table) -> None:
-    """Two deliveries of one period in one folder would be counted twice: most of their charges are the same."""
-    seen: dict[tuple[str, str], list[tuple[Path, set[str]]]] = {}
-    offset = 0
-    for part in parts if len(parts) > 1 else []:
-        rows = lines.slice(offset, part.lines.num_rows).select(["account", "period", "line_hash"]).to_pylist()
-        offset += part.lines.num_rows
-        found: dict[tuple[str, str], set[str]] = {}
-        for row in rows:
-            found.setdefault((row["account"], row["period"]), set()).add(row["line_hash"])
-        for key, charges in found.items():
-            for file, others in seen.get(key, []):
-                if 2 * len(charges & others) > min(len(charges), len(others)):
-                    raise BillError(
-                        f"{part.file}: repeats most charges of account {key[0]}, period {key[1]} in {file}; files of a "
-                        "folder are parts of one export, so keep only the newest delivery of a period there"
-                    )
-            seen.setdefault(key, []).append((part.file, charges))
-
-
-def _joined(parts: list[BillContents]) -> tuple[pa.Table, dict[str, dict[int, Decimal]]]:
-    """All parts as one table; lines of later parts are numbered on from those of earlier ones."""
-    tables, residues, offset = [], {"billed": dict[int, Decimal](), "effective": dict[int, Decimal]()}, 0
-    for part in parts:
-        moved = pc.add(part.lines["line"], offset)
-        tables.append(part.lines.set_column(part.lines.schema.get_field_index("line"), "line", moved))
-        for measure, lost in part.residues.items():
-            residues[measure] |= {line + offset: amount for line, amount in lost.items()}
-        offset += part.lines.num_rows
-    return with_slots(pa.concat_tables(tables)), residues
-
-
-def _groups(lines: pa.Table) -> Iterator[dict[str, Any]]:
-    yield from lines.group_by(["account", "period"]).aggregate([]).to_pylist()
+def _refuse_unfit(path: Path, found: Found) -> None:
+    if len(quote(scope_of(*found.key), safe="")) > _LONGEST_SCOPE:
+        raise BillError(f"{path}: the account {found.account[:60]!r}… is longer than an account id; is it shifted?")
+    if len(found.currencies) > 1:
+        raise BillError(
+            f"{path}: account {found.account}, period {found.period} is billed in "
+            f"{' and '.join(sorted(found.currencies))}; "
+            "one delivery has one currency, so export each billing currency apart"
+        )
 
 
 def _prepare(
-    lines: pa.Table,
-    residues: dict[str, dict[int, Decimal]],
-    key: tuple[str, str],
-    parts: list[BillContents],
-    path: Path,
-    format: str,
-    received_at: datetime,
-) -> tuple[Delivery, pa.Table, str]:
-    account, period = key
-    chosen = lines.filter(pc.and_(pc.equal(lines["account"], account), pc.equal(lines["period"], period)))
-    currencies = sorted(set(chosen["currency"].to_pylist()))
-    if len(currencies) > 1:
-        raise BillError(
-            f"{path}: account {account}, period {period} is billed in {' and '.join(currencies)}; "
-            "one delivery has one currency, so export each billing currency apart"
+    warehouse: Warehouse, staging: Staging, found: Found, files: Sequence[BillFile], export: Export, path: Path,
+    format: str, received_at: datetime,
+) -> Delivery:  # fmt: skip
+    """Write lines and slots under the name of their content; nothing of it is in force yet."""
+    delivery_id = _content_id(found)
+    scope, slots = scope_of(*found.key), 0
+    doubled = staging.doubled(found.key)
+    if warehouse.version_file("billing_lines", scope, delivery_id) is None:
+        warehouse.write_version_batches(
+            "billing_lines", scope, delivery_id, _as_table("billing_lines", staging.lines(found.key), delivery_id)
         )
-    delivery_id = _content_id(account, period, chosen)
-    numbers = set(chosen["line"].to_pylist())
-    sums: dict[str, tuple[Decimal, Decimal]] = {}
-    for measure in ("billed", "effective"):
-        lost = [amount for line, amount in residues[measure].items() if line in numbers]
-        sums[measure] = _totals(chosen[measure], lost)
-    made = Delivery(
+    slots = warehouse.write_version_batches(
+        "billing_slots", scope, delivery_id, _as_table("billing_slots", staging.slots(found.key), delivery_id)
+    )
+    sums = {name: _less(_totals(found, name), doubled.sums[name]) for name in MEASURES}
+    return Delivery(
         delivery_id=delivery_id,
-        provider=", ".join(sorted(set(chosen["provider"].to_pylist()))),
-        format=f"{format} {parts[0].version}",
-        account=account,
-        period=period,
-        currency=currencies[0],
+        provider=", ".join(sorted(found.providers)),
+        format=f"{format} {files[0].version}",
+        account=found.account,
+        period=found.period,
+        currency=min(found.currencies),
         received_at=received_at.astimezone(UTC),
-        rows=chosen.num_rows,
+        rows=found.rows,
         billed_total=sums["billed"][0],
         effective_total=sums["effective"][0],
-        list_total=None if chosen["list"].null_count == chosen.num_rows else _totals(chosen["list"], [])[0],
+        list_total=None if found.sums["list"] is None else sums["list"][0],
         billed_residue=sums["billed"][1],
         effective_residue=sums["effective"][1],
-        state=_state(chosen),
+        state="final" if found.settled else "open",
         source=str(path),
-        absent={name: why for part in parts for name, why in part.absent.items()},
+        manifest=None if export.manifest is None else str(export.manifest),
+        slots=slots,
+        absent={name: why for file in files for name, why in file.absent.items()},
+        warnings=(*warnings(found, doubled), *(text for file in files for text in file.warnings)),
     )
-    stored = chosen.append_column("delivery_id", pa.array([delivery_id] * chosen.num_rows, pa.string()))
-    manifest = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
-    return made, stored.select(TABLES["billing_lines"].columns), manifest
 
 
-def _totals(stored: pa.ChunkedArray, lost: list[Decimal]) -> tuple[Decimal, Decimal]:
-    """The exact sum of a column to 18 decimals, and the part of it that the stored lines do not hold."""
-    units = sum(to_units(amount) for amount in stored.to_pylist() if amount is not None)
-    exact = from_units(units)
-    for amount in lost:
-        exact = _ROUND.add(exact, amount)
-    total = exact.quantize(UNIT, context=_ROUND)
-    return total, from_units(to_units(total) - units)
+def _as_table(table: str, batches: Iterator[pa.RecordBatch], delivery_id: str) -> Iterator[pa.RecordBatch]:
+    """Batches in the columns of a table; small ones are joined, for each becomes a row group."""
+    schema, waiting, rows = TABLES[table].schema, list[pa.RecordBatch](), 0
+    for batch in batches:
+        named = pa.array([delivery_id] * batch.num_rows, pa.string())
+        columns = [named if name == "delivery_id" else batch.column(name) for name in schema.names]
+        waiting.append(pa.RecordBatch.from_arrays(columns, names=schema.names))
+        rows += batch.num_rows
+        if rows >= _ROW_GROUP:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows = [], 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
-def _state(lines: pa.Table) -> str:
-    """`final` if every line is invoiced or of a period said to be closed; everything else may still change."""
-    settled = pc.or_(pc.is_valid(lines["invoice_id"]), pc.fill_null(lines["period_closed"], False))
-    return "final" if pc.all(settled).as_py() else "open"
+def _totals(found: Found, measure: str) -> tuple[Decimal, Decimal]:
+    """The exact sum of a measure to 18 decimals, and the part of it that the stored lines do not hold."""
+    stored = found.sums[measure] or Decimal(0)
+    total = _ROUND.add(stored, found.residues.get(measure, Decimal(0))).quantize(UNIT, context=_ROUND)
+    return total, from_units(to_units(total) - to_units(stored))
 
 
-def _content_id(account: str, period: str, lines: pa.Table) -> str:
-    sink = hashlib.sha256(f"{account}\n{period}\n".encode())
-    for chunk in lines["line_hash"].chunks:
-        sink.update("".join(chunk.to_pylist()).encode())
-    return sink.hexdigest()[:24]
+def _less(sums: tuple[Decimal, Decimal], left_out: Decimal) -> tuple[Decimal, Decimal]:
+    return from_units(to_units(sums[0]) - to_units(left_out)), sums[1]
 
 
-def _take_over(warehouse: Warehouse, made: Delivery, lines: pa.Table, manifest_hash: str) -> Delivery:
-    """Store and put in force. What was in force before comes back only if it was delivered again, later."""
+def _content_id(found: Found) -> str:
+    """The same for the same charges, in whatever order and files they come."""
+    text = json.dumps([found.account, found.period, found.rows, [str(number % 2**128) for number in found.identity]])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _take_over(warehouse: Warehouse, made: Delivery, manifest_hash: str) -> Delivery:
+    """Put on record and in force. What was in force before comes back only if it was delivered again, later."""
     known = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[made.delivery_id])
-    if not known:
-        warehouse.append("billing_lines", lines)
     if not known or known[0]["received_at"] < made.received_at:
         row = {name: getattr(made, name) for name in TABLES["bill_deliveries"].columns if name != "manifest_hash"}
+        row |= {"absent": json.dumps(made.absent, sort_keys=True), "warnings": json.dumps(list(made.warnings))}
         warehouse.append("bill_deliveries", [{**row, "manifest_hash": manifest_hash}])
     received, took_over = made.received_at.isoformat(), False
 

@@ -1,54 +1,38 @@
 """Slots: the lines of one delivery that are equal in all that attribution looks at, summed exactly.
 
-Attribution works on slots and not on lines: a month of hourly lines of three usage types has far fewer of them.
-Amounts are integers of 1e-18 of the currency.
+Attribution works on slots and not on lines: a month of hourly lines of three usage types has far fewer of them. Slots
+are made once a delivery. A slot's id is a hash of what makes it one, so it is the same from one delivery to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+import json
+from collections.abc import Iterable
 from decimal import Context, Decimal
-from typing import Any
 
-import duckdb
 import pyarrow as pa
 
-from mlcost_pipeline.warehouse import Warehouse
+from mlcost_pipeline.tables import TEXT
 
 SCALE = 18
 MEASURES = ("billed", "effective", "list")
 _EXACT = Context(prec=80)
 
-#: What makes two lines one slot. A slot's id is stable from one delivery of a period to the next.
+#: What makes two lines one slot.
 _SLOT_COLUMNS = (
     "account", "resource_id", "epoch_us(charge_start)", "epoch_us(charge_end)", "category", "charge_class",
-    "service", "tags_text", "currency", "invoice_id", "allocation", "list IS NULL",
+    "service", "tags_text", "currency", "invoice_id", "commitment_status", "allocation", "list IS NULL",
 )  # fmt: skip
-_LINE_COLUMNS = (*_SLOT_COLUMNS, "period", "sku", "description", "resource_id_raw", "billed", "effective", "list",
-                 "quantity", "quantity_unit", "provider", "period_closed")  # fmt: skip
+_LINE_COLUMNS = (
+    *_SLOT_COLUMNS, "period", "sku", "description", "resource_id_raw", "billed", "effective", "list", "quantity",
+    "quantity_unit", "provider", "period_closed", "sub_account", "region", "pricing_category", "commitment_id",
+)  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Slot:
-    """One slot of one delivery; `list` is None where the provider gave no list price."""
-
-    slot_id: str
-    resource_id: str | None
-    charge_start: datetime
-    charge_end: datetime
-    category: str
-    tags: Mapping[str, str]
-    billed: int
-    effective: int
-    list: int | None = None
-
-    @property
-    def amounts(self) -> dict[str, int]:
-        """The measures this slot has, by name."""
-        given = {"billed": self.billed, "effective": self.effective, "list": self.list}
-        return {name: value for name, value in given.items() if value is not None}
+#: Tags by which a charge names its run, model or stage; a provider's prefix (``user:``, ``user_``) is taken off first.
+TAG_KEYS = {
+    "tag_run": ("mlcost_run", "mlcost_run_id"), "tag_model": ("mlcost_model", "model"),
+    "tag_stage": ("mlcost_stage", "stage"),
+}  # fmt: skip
 
 
 def to_units(amount: Decimal) -> int:
@@ -66,49 +50,53 @@ def money_sum(amounts: Iterable[Decimal]) -> Decimal:
     return from_units(sum(to_units(amount) for amount in amounts))
 
 
-def with_slots(lines: pa.Table) -> pa.Table:
-    """Lines as a reader gives them, with ``slot_id`` and ``line_hash`` (a hash of all that the line says)."""
-    connection = duckdb.connect(config={"threads": 2})
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("lines", lines)
-        sql = (
-            f"SELECT *, {_hash(_SLOT_COLUMNS)} AS slot_id, {_hash(_LINE_COLUMNS)} AS line_hash FROM lines ORDER BY line"
+def identified(lines: str, buckets: int) -> str:
+    """SQL of lines with ``slot_id``, ``bucket``, and two numbers that identify all that the line says.
+
+    A resource's lines share a bucket, so that attribution can look at one bucket at a time.
+    """
+    return (
+        f"SELECT *, (md5_number_lower(coalesce(resource_id, slot_id)) % {buckets})::BIGINT AS bucket FROM ("
+        f"SELECT *, substr(md5({_text(_SLOT_COLUMNS)}), 1, 24) AS slot_id, md5_number_lower({_text(_LINE_COLUMNS)}) "
+        f"AS low, md5_number_upper({_text(_LINE_COLUMNS)}) AS high FROM {lines})"
+    )
+
+
+def grouped(lines: str) -> str:
+    """SQL of the slots of lines, in the columns of the table ``billing_slots``; replaced origins count for nothing."""
+    same = ", ".join(
+        f"any_value({name}) AS {name}"
+        for name in (
+            "resource_id", "charge_start", "charge_end", "category", "charge_class", "service", "tags_text",
+            *TAG_KEYS, "invoice_id", "commitment_status", "allocation", "currency",
         )
-        return connection.sql(sql).to_arrow_table()
-    finally:
-        connection.close()
-
-
-def slots_of(warehouse: Warehouse, delivery_id: str) -> list[Slot]:
-    """The slots of a delivery, by id."""
-    found = warehouse.query(
-        "SELECT slot_id, any_value(resource_id) AS resource_id, any_value(charge_start) AS charge_start, "
-        "any_value(charge_end) AS charge_end, any_value(category) AS category, any_value(tags) AS tags, "
-        "sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list "
-        "FROM billing_lines WHERE delivery_id = ? GROUP BY slot_id ORDER BY slot_id",
-        [delivery_id],
-        tables=["billing_lines"],
-    )
-    return [_slot(row) for row in found.to_pylist()]
-
-
-def _slot(row: dict[str, Any]) -> Slot:
-    amounts = {name: None if row[name] is None else to_units(row[name]) for name in MEASURES}
-    return Slot(
-        slot_id=row["slot_id"],
-        resource_id=row["resource_id"],
-        charge_start=row["charge_start"],
-        charge_end=row["charge_end"],
-        category=row["category"],
-        tags=dict(row["tags"] or {}),
-        billed=amounts["billed"] or 0,
-        effective=amounts["effective"] or 0,
-        list=amounts["list"],
+    )  # fmt: skip
+    return (
+        f"SELECT delivery_id, slot_id, bucket, account, period, {same}, count(*) AS lines, sum(billed) AS billed, "
+        f"sum(effective) AS effective, sum(list) AS list FROM {lines} WHERE allocation <> 'replaced' "
+        "GROUP BY delivery_id, slot_id, bucket, account, period ORDER BY slot_id"
     )
 
 
-def _hash(columns: tuple[str, ...]) -> str:
-    """SQL of a hash over columns in which null, blank and shifted columns all differ."""
-    parts = ", ".join(f"coalesce('+' || CAST({column} AS VARCHAR), '-')" for column in columns)
-    return f"substr(sha256(concat_ws(chr(31), {parts})), 1, 24)"
+def with_tags(lines: pa.RecordBatch) -> pa.RecordBatch:
+    """Lines with ``tag_run``, ``tag_model`` and ``tag_stage``: what their tags name, in our words."""
+    encoded = lines.column("tags_text").dictionary_encode()
+    named = [_named(text) for text in encoded.dictionary.to_pylist()]
+    for number, name in enumerate(TAG_KEYS):
+        column = pa.array([found[number] for found in named], TEXT).take(encoded.indices)
+        lines = lines.append_column(name, column)
+    return lines
+
+
+def _named(tags_text: str) -> list[str | None]:
+    plain: dict[str, str] = {}
+    for key, value in sorted(json.loads(tags_text).items()):
+        name = key.lower().rpartition(":")[2].removeprefix("user_")
+        if value.strip():
+            plain.setdefault(name, value.strip())
+    return [next((plain[key] for key in keys if key in plain), None) for keys in TAG_KEYS.values()]
+
+
+def _text(columns: tuple[str, ...]) -> str:
+    """SQL of a text in which null, blank and shifted columns all differ."""
+    return "concat_ws(chr(31), " + ", ".join(f"coalesce('+' || CAST({c} AS VARCHAR), '-')" for c in columns) + ")"

@@ -14,9 +14,14 @@ def bills_waiting(warehouse: Warehouse, settings: Settings) -> list[list[str]]:
 
 
 def waiting_places(warehouse: Warehouse, settings: Settings) -> list[tuple[BillSource, Path, str]]:
-    """The places of :func:`bills_waiting` with their settings; a place without files is not waiting."""
+    """The places of :func:`bills_waiting` with their settings; a place without files is not waiting.
+
+    A spot data feed is no bill and never waits: the price book reads it where it lies.
+    """
     found = []
     for source in settings.bills:
+        if source.format == "spot_feed":
+            continue
         place = settings.path(source.path)
         seen = _fingerprint(place)
         if seen is not None and _imported(warehouse, place) != seen:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from mlcost_pipeline.cost.bills.batch_values import EXACT
+from mlcost_pipeline.cost.bills.contents import LINE, reader
+from mlcost_pipeline.cost.deliveries import scope_of
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -49,6 +55,45 @@ def write_bill(path: Path, rows: Sequence[Mapping[str, Any]], *, without: Sequen
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A file read to its end."""
+
+    lines: pa.Table
+    absent: Mapping[str, str]
+    warnings: Sequence[str]
+    version: str
+    residues: Mapping[str, Decimal]
+
+
+def whole(path: Path, format: str = "focus") -> Whole:
+    """All lines of one file, and per measure what rounding took off, over all accounts and periods."""
+    file = reader(format).open_bill(path)
+    lines = pa.Table.from_batches(list(file.batches()), schema=LINE)
+    lost: dict[str, Decimal] = {}
+    for measures in file.residues.values():
+        for measure, amount in measures.items():
+            lost[measure] = EXACT.add(lost.get(measure, Decimal(0)), amount)
+    return Whole(lines, file.absent, file.warnings, file.version, lost)
+
+
+def stored_lines(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """The lines of every delivery on record, in force or not."""
+    known = warehouse.rows("bill_deliveries")
+    named = [(scope_of(row["account"], row["period"]), row["delivery_id"]) for row in known]
+    tables = {"billing_lines": named}
+    found: list[dict[str, Any]] = warehouse.query(
+        "SELECT * FROM billing_lines ORDER BY delivery_id, line", tables=tables, versions=tables
+    ).to_pylist()
+    return found
+
+
+def ledger_rows(warehouse: Warehouse, period: str | None = None) -> list[dict[str, Any]]:
+    """The parts of all ledgers in force, of one period or of all."""
+    rows: list[dict[str, Any]] = warehouse.query("SELECT * FROM cost_ledger", tables=["cost_ledger"]).to_pylist()
+    return [row for row in rows if period in (None, row["period"])]
 
 
 def past_run(

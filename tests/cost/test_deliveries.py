@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import gzip
-from datetime import timedelta
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, import_new, in_force
+from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, import_new, in_force, scope_of
+from mlcost_pipeline.cost.ledger import build_ledger
 from mlcost_pipeline.cost.waiting import bills_waiting
 from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, line, two_models, write_bill
+from tests.cost.billing import (
+    ACCOUNT,
+    HOUR,
+    NOON,
+    PERIOD,
+    ledger_rows,
+    line,
+    past_run,
+    stored_lines,
+    two_models,
+    write_bill,
+)
 
 
 def _total(warehouse: Warehouse, account: str = ACCOUNT, period: str = PERIOD) -> Decimal:
     found = delivery(warehouse, account, period)
     assert found is not None
-    rows = warehouse.rows("billing_lines", where="delivery_id = ?", params=[found.delivery_id])
+    rows = [row for row in stored_lines(warehouse) if row["delivery_id"] == found.delivery_id]
     assert len(rows) == found.rows
     assert sum(row["billed"] for row in rows) + found.billed_residue == found.billed_total
     return found.billed_total
@@ -34,7 +48,7 @@ def test_the_same_delivery_twice_is_one_delivery(warehouse: Warehouse, tmp_path:
     [second] = import_bill(warehouse, packed)
     assert (first.took_over, second.took_over) == (True, False)
     assert first.delivery_id == second.delivery_id
-    assert len(warehouse.rows("billing_lines")) == 2
+    assert len(stored_lines(warehouse)) == 2
     assert len(warehouse.rows("bill_deliveries")) == 1
     assert _total(warehouse) == Decimal("1.25")
 
@@ -44,7 +58,7 @@ def test_a_newer_delivery_takes_the_period_over_and_the_older_is_kept(warehouse:
     second = import_bill(warehouse, write_bill(tmp_path / "2.csv", [line("0.210"), line("1")]))[0]
     assert in_force(warehouse, ACCOUNT, PERIOD) == second.delivery_id
     assert _total(warehouse) == Decimal("1.210")
-    kept = {row["delivery_id"] for row in warehouse.rows("billing_lines")}
+    kept = {row["delivery_id"] for row in stored_lines(warehouse)}
     assert kept == {first.delivery_id, second.delivery_id}
     import_bill(warehouse, tmp_path / "1.csv")  # an old file again does not push the newer one out
     assert in_force(warehouse, ACCOUNT, PERIOD) == second.delivery_id
@@ -84,7 +98,7 @@ def test_a_refused_file_leaves_everything_as_it_was(warehouse: Warehouse, tmp_pa
     with pytest.raises(BillError, match="holds no charge"):
         import_bill(warehouse, write_bill(tmp_path / "3.csv", []))
     assert bills_in_force(warehouse) == [(ACCOUNT, PERIOD)]
-    assert len(warehouse.rows("billing_lines")) == 1
+    assert len(stored_lines(warehouse)) == 1
 
 
 def test_rows_go_to_their_own_account_and_period(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -127,7 +141,7 @@ def test_the_files_of_a_folder_are_the_parts_of_one_export(warehouse: Warehouse,
         write_bill(tmp_path / "bills" / f"part-{number}.csv", [line(str(number)), line("0.5")])
     [made] = import_bill(warehouse, tmp_path / "bills")
     assert (made.rows, made.billed_total) == (6, Decimal("7.5"))
-    assert sorted(row["line"] for row in warehouse.rows("billing_lines")) == [2, 3, 4, 5, 6, 7]
+    assert sorted(row["line"] for row in stored_lines(warehouse)) == [2, 3, 4, 5, 6, 7]
     (tmp_path / "bills" / "part-4.csv").write_bytes((tmp_path / "bills" / "part-1.csv").read_bytes())
     with pytest.raises(BillError, match="same file"):
         import_bill(warehouse, tmp_path / "bills")
@@ -163,3 +177,120 @@ def test_configured_places_are_imported_when_their_files_change(warehouse: Wareh
     write_bill(tmp_path / "b" / "bill.csv", [line("2", BillingAccountId="acct-2")])
     assert [made.account for made in import_new(warehouse, settings)] == ["acct-2"]
     assert import_new(warehouse, settings) == []
+
+
+def _part(billed: str, consumer: str | None, **more: str | None) -> dict[str, Any]:
+    told = {"AllocatedMethodId": "even", "AllocatedResourceId": consumer, "AllocatedTags": None}
+    return line(billed, resource="node-1", tags={"team": "ml", "mlcost_model": "recs"}) | told | more
+
+
+def _slots_of(warehouse: Warehouse, delivery_id: str) -> dict[str | None, tuple[Decimal, str | None]]:
+    versions = {"billing_slots": [(scope_of(ACCOUNT, PERIOD), delivery_id)]}
+    rows = warehouse.query("SELECT * FROM billing_slots", tables=versions, versions=versions).to_pylist()
+    return {row["resource_id"]: (row["billed"], row["tag_model"]) for row in rows}
+
+
+def test_of_a_charge_that_is_there_whole_and_in_allocated_parts_only_the_parts_count(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    none = dict.fromkeys(("AllocatedMethodId", "AllocatedResourceId", "AllocatedTags"))
+    parts = [
+        _part("0.5", "pod-a", AllocatedTags='{"mlcost_model": "fraud"}'),
+        _part("0.3", "pod-b"),
+        _part("0.2", None),  # what no pod used: it stays with the node
+    ]
+    only_parts = import_bill(warehouse, write_bill(tmp_path / "parts.csv", parts))[0]
+    assert (only_parts.billed_total, only_parts.warnings) == (Decimal(1), ())
+    expected = {
+        "pod-a": (Decimal("0.5"), "fraud"), "pod-b": (Decimal("0.3"), "recs"), "node-1": (Decimal("0.2"), "recs"),
+    }  # fmt: skip
+    assert _slots_of(warehouse, only_parts.delivery_id) == expected
+    whole = [line("1", resource="node-1", tags={"team": "ml", "mlcost_model": "recs"}) | none]
+    both = import_bill(warehouse, write_bill(tmp_path / "both.csv", [*parts, *whole]))[0]
+    assert (both.rows, both.billed_total, both.effective_total, both.list_total) == (4, *[Decimal(1)] * 3)
+    assert _slots_of(warehouse, both.delivery_id) == expected
+    [warning] = both.warnings
+    assert "1 charges of 1 USD are there as a whole and as parts that the provider allocated" in warning
+
+
+def test_a_charge_that_its_allocated_parts_do_not_add_up_to_counts_and_is_reported(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    none = dict.fromkeys(("AllocatedMethodId", "AllocatedResourceId", "AllocatedTags"))
+    rows = [_part("0.5", "pod-a"), line("0.75", resource="node-1") | none, line("9", resource="node-2") | none]
+    [made] = import_bill(warehouse, write_bill(tmp_path / "bill.csv", rows))
+    assert made.billed_total == Decimal("10.25")
+    [warning] = made.warnings
+    assert "1 charges look like those that the provider split into allocated parts" in warning
+
+
+def test_doubled_charges_are_found_whatever_bucket_their_parts_are_in(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlcost_pipeline.cost.staging.LINES_OF_A_BUCKET", 8)
+    none = dict.fromkeys(("AllocatedMethodId", "AllocatedResourceId", "AllocatedTags"))
+    rows: list[dict[str, Any]] = []
+    for number in range(40):  # every fourth charge has no parts, and every fifth no resource
+        node = {"resource": None if number % 5 == 0 else f"node-{number % 3}", "start": NOON + number * HOUR}
+        rows.append(line("1", **node) | none)
+        split = {"AllocatedMethodId": "even", "AllocatedTags": None}
+        rows += [line("0.25", **node) | split | {"AllocatedResourceId": f"pod-{number}-{part}"}
+                 for part in range(4 if number % 4 else 0)]  # fmt: skip
+    [made] = import_bill(warehouse, write_bill(tmp_path / "bill.csv", rows))
+    kinds = Counter(row["allocation"] for row in stored_lines(warehouse))
+    assert kinds == {"replaced": 30, "origin": 10, "allocated": 120}
+    assert (made.rows, made.billed_total, made.slots) == (160, Decimal(40), 130)
+    assert sum(billed for billed, _ in _slots_of(warehouse, made.delivery_id).values()) > 0
+    assert "30 charges of 30 USD are there as a whole and as parts" in made.warnings[0]
+
+
+def test_what_a_person_should_look_at_is_kept_with_the_delivery(warehouse: Warehouse, tmp_path: Path) -> None:
+    """opencost#4022 (kinds that nobody knows) and finops-toolkit#1092 (a purchase with an effective cost)."""
+    bought = line("500", category="Purchase", CommitmentDiscountId="plan-1")
+    rows = [bought, line("1", category="Zorble") | {"CommitmentDiscountId": None}]
+    import_bill(warehouse, write_bill(tmp_path / "bill.csv", rows))
+    stored = delivery(warehouse, ACCOUNT, PERIOD)
+    assert stored is not None and len(stored.warnings) == 2
+    assert "charges of unknown kind Zorble are kept and stay unattributed" in stored.warnings[0]
+    assert "effective cost of 500" in stored.warnings[1] and "counted twice" in stored.warnings[1]
+    assert stored.billed_total == Decimal(501)  # flagged, and nothing taken off
+
+
+def test_koku_3098_use_of_the_next_month_stays_in_the_bill_that_it_is_on(
+    warehouse: Warehouse, tmp_path: Path, settings: Settings
+) -> None:
+    april = datetime(2026, 4, 1, tzinfo=UTC)
+    past_run(warehouse, "r-april", start=april, hours=1)
+    import_bill(warehouse, write_bill(tmp_path / "bill.csv", [line("7", start=april)]))
+    assert bills_in_force(warehouse) == [(ACCOUNT, PERIOD)]
+    build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    assert [(row["run_id"], row["billed"]) for row in ledger_rows(warehouse)] == [("r-april", Decimal(7))]
+
+
+@pytest.mark.parametrize(("cloud", "parts", "total"), [("aws", 27, "1242.11561911486050"), ("gcp", 12, None)])
+def test_published_bills_with_allocated_parts_are_slots_and_residue(
+    warehouse: Warehouse, billing_data: Path, cloud: str, parts: int, total: str | None
+) -> None:
+    made = import_bill(warehouse, billing_data / f"focus_synthetic_{cloud}_1_3_cost_and_usage_rows100_seed42.csv")
+    allocated = [row for row in stored_lines(warehouse) if row["allocation"] == "allocated"]
+    assert len(allocated) == parts
+    assert all("workload" in row["resource_id"] and "workload" in row["tags_text"] for row in allocated)
+    for one in made:
+        versions = {"billing_slots": [(scope_of(one.account, one.period), one.delivery_id)]}
+        [sums] = warehouse.query(
+            "SELECT sum(billed) AS b, sum(effective) AS e FROM billing_slots", tables=versions, versions=versions
+        ).to_pylist()
+        assert (sums["b"] + one.billed_residue, sums["e"] + one.effective_residue) == (
+            one.billed_total, one.effective_total,
+        )  # fmt: skip
+    if total is not None:
+        assert sum(one.billed_total for one in made) == Decimal(total)
+
+
+def test_a_text_too_long_for_an_account_is_refused_and_a_long_account_of_azure_is_not(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    long = "/providers/Microsoft.Billing/billingAccounts/" + "0" * 36 + ":" + "1" * 36 + "_2019-05-31"
+    assert import_bill(warehouse, write_bill(tmp_path / "bill.csv", [line("1", BillingAccountId=long)]))[0].took_over
+    with pytest.raises(BillError, match="longer than an account id"):
+        import_bill(warehouse, write_bill(tmp_path / "bill.csv", [line("1", BillingAccountId="x" * 300)]))

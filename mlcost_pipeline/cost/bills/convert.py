@@ -15,15 +15,17 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from mlcost_pipeline.cost.bills.binary_floats import rounded
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import MONEY, TAGS, TEXT, TIME
 
 UNIT = Decimal("1e-18")
 _FLOAT_UNIT = Decimal("1e-12")
 _LIMIT = Decimal("1e20")
-_EXACT = Context(prec=400, traps=[Inexact])
-_ROUND = Context(prec=400, rounding=ROUND_HALF_EVEN)
+_EXACT = Context(prec=1200, traps=[Inexact])
+_ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 
 
@@ -40,6 +42,14 @@ class Place:
 
 def to_money(place: Place, column: str, values: pa.Array, *, required: bool) -> tuple[pa.Array, dict[int, Decimal]]:
     """Exact decimals of scale 18, and per line number what rounding took off (exact minus stored)."""
+    if (quick := _quick_money(values)) is not None:
+        if required:
+            _refuse_nulls(place, column, quick)
+        return quick, {}
+    if pa.types.is_floating(values.type) and (quick := rounded(values)) is not None:
+        if required:
+            _refuse_nulls(place, column, quick)
+        return quick, _taken_off(place, values, quick)
     convert = _money_of_float if pa.types.is_floating(values.type) else _money_of_text
     residues: dict[str | float, Decimal] = {}
 
@@ -59,6 +69,38 @@ def to_money(place: Place, column: str, values: pa.Array, *, required: bool) -> 
     return array, {place.first_line + row: residue for row, residue in found.items()}
 
 
+def to_money_and_residue(place: Place, column: str, values: pa.Array) -> tuple[pa.Array, dict[int, Decimal] | None]:
+    """As :func:`to_money` of a required column, but None in place of residues line by line where the whole column's
+    is cheaper to tell (:func:`binary_floats.taken_off`)."""
+    if pa.types.is_floating(values.type) and (quick := rounded(values)) is not None:
+        _refuse_nulls(place, column, values)
+        return quick, None
+    return to_money(place, column, values, required=True)
+
+
+def to_stored_money(place: Place, column: str, values: pa.Array) -> pa.Array:
+    """As :func:`to_money` of an optional column, without what rounding took off."""
+    if pa.types.is_floating(values.type) and (quick := rounded(values)) is not None:
+        return quick
+    return to_money(place, column, values, required=False)[0]
+
+
+def _taken_off(place: Place, values: pa.Array, stored: pa.Array) -> dict[int, Decimal]:
+    pairs = zip(values.to_pylist(), stored.to_pylist(), strict=True)
+    lost = (None if value is None else _EXACT.subtract(Decimal(value), kept) for value, kept in pairs)
+    return {line: amount for line, amount in enumerate(lost, place.first_line) if amount}
+
+
+def _quick_money(values: pa.Array) -> pa.Array | None:
+    """A whole column at once where every value is a decimal that fits; None where one needs a closer look."""
+    if pa.types.is_floating(values.type):
+        return None
+    try:
+        return values.cast(MONEY)
+    except pa.ArrowInvalid:
+        return None
+
+
 def to_times(place: Place, column: str, values: pa.Array) -> pa.Array:
     """UTC times; a text or timestamp without a zone is UTC."""
     if pa.types.is_timestamp(values.type):
@@ -71,18 +113,70 @@ def to_times(place: Place, column: str, values: pa.Array) -> pa.Array:
 
 def to_texts(place: Place, column: str, values: pa.Array, *, required: bool) -> pa.Array:
     """Text with outer blanks removed; blank is null."""
-    return _each(place, column, values.cast(TEXT), lambda text: text.strip() or None, TEXT, required)[0]
+    trimmed = pc.utf8_trim_whitespace(values.cast(TEXT))
+    array = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, TEXT), trimmed)
+    if required:
+        _refuse_nulls(place, column, array)
+    return array
 
 
 def to_tags(place: Place, column: str, values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Tags as a map with sorted keys, and as canonical JSON text. A tag without a value (``true``) has value "true"."""
     if pa.types.is_map(values.type) or pa.types.is_struct(values.type):
-        texts = pa.array([_tags_json(value) for value in values.to_pylist()], type=TEXT)
+        texts = _texts_of_maps(values)
     else:
         texts = _each(place, column, values.cast(TEXT), _tags_text, TEXT, False)[0]
+    return _maps_of(texts), texts
+
+
+def with_more_tags(maps: pa.Array, texts: pa.Array, more: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Tags with further ones (canonical JSON; null adds nothing), which win where a key is in both."""
+    if more.null_count == len(more):
+        return maps, texts
+    known: dict[tuple[str | None, str], str | None] = {}
+    merged: list[str | None] = []
+    for text, further in zip(texts.to_pylist(), more.to_pylist(), strict=True):
+        if further is not None and (text, further) not in known:
+            known[text, further] = _tags_json(json.loads(text or "{}") | json.loads(further))
+        merged.append(text if further is None else known[text, further])
+    whole = pa.array(merged, TEXT)
+    return _maps_of(whole), whole
+
+
+def _maps_of(texts: pa.Array) -> pa.Array:
     distinct = texts.dictionary_encode()
     maps = pa.array([sorted(json.loads(text).items()) for text in distinct.dictionary.to_pylist()], type=TAGS)
-    return maps.take(distinct.indices), texts
+    return maps.take(distinct.indices)
+
+
+def _texts_of_maps(values: pa.Array) -> pa.Array:
+    """Canonical JSON of each map, made once for each that differs."""
+    same = _told_apart(values)
+    if same is None:
+        return pa.array([_tags_json(value) for value in values.to_pylist()], type=TEXT)
+    encoded = same.dictionary_encode()
+    rows = pa.table({"code": encoded.indices, "row": pa.array(range(len(values)))}).group_by("code").aggregate(
+        [("row", "min")]
+    )  # fmt: skip
+    first = rows.filter(rows["code"].is_valid()).sort_by("code")["row_min"].combine_chunks()
+    return pa.array([_tags_json(value) for value in values.take(first).to_pylist()], TEXT).take(encoded.indices)
+
+
+def _told_apart(values: pa.Array) -> pa.Array | None:
+    """A text for each map, null for null, equal only for equal maps; None where that is not cheap to tell."""
+    if not pa.types.is_map(values.type) or not (
+        pa.types.is_string(values.type.key_type) and pa.types.is_string(values.type.item_type)
+    ):
+        return None
+    lists = pa.ListArray.from_arrays(values.offsets, values.keys) if values.offset == 0 else None
+    if lists is None or any(pc.any(pc.match_substring_regex(part, "[\x1c-\x1f]")).as_py() for part in
+                            (values.keys, values.items)):  # fmt: skip
+        return None
+    pairs = pc.binary_join_element_wise(
+        values.keys, values.items, "\x1f", null_handling="replace", null_replacement="\x1d"
+    )
+    joined = pc.binary_join(pa.ListArray.from_arrays(values.offsets, pairs), "\x1e")
+    return pc.if_else(values.is_valid(), joined, pa.scalar(None, TEXT))
 
 
 def _each(
@@ -140,7 +234,7 @@ def _tags_text(text: str) -> str | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"expected a JSON object of tags, found {text[:60]!r} (cut off?)") from None
     if value is None:
         return None

@@ -9,10 +9,13 @@ import csv
 import gzip
 import hashlib
 import io
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -20,9 +23,22 @@ import pyarrow.parquet
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
 
-NULLS = ["", "NULL"]
+NULLS = ["", "NULL", "null"]  # as exports and the worked examples of FOCUS write them
 _BLOCK = 1 << 22
 _HEADER_LIMIT = 1 << 20
+
+
+@contextmanager
+def untrusted(path: Path) -> Iterator[None]:
+    """Turn what a value that nobody expected makes the readers' libraries raise into a BillError that names the file.
+
+    Faults of our own (a wrong name, type or index) are not among them: they stay what they are.
+    """
+    try:
+        yield
+    except (ValueError, ArithmeticError, RecursionError, MemoryError, pa.ArrowException, duckdb.Error) as error:
+        text = " ".join(str(error).split())[:300]
+        raise BillError(f"{path}: holds what cannot be read ({text}); nothing was taken over") from error
 
 
 def sha256_of(path: Path) -> str:
@@ -61,7 +77,7 @@ def batches(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
 
 def _csv(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with _open(path) as stream:
-        counted = _QuoteCounter(stream)
+        counted = _Watched(stream)
         rows = pa.csv.open_csv(
             pa.PythonFile(counted, mode="r"),
             read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
@@ -76,11 +92,19 @@ def _csv(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         raise BillError(
             f"{path}: ends inside a quoted field, so it is cut off; nothing was taken over, export it again"
         )
+    if counted.last not in b"\r\n":
+        raise BillError(
+            f"{path}: its last line has no end, so it may be cut off; nothing was taken over, export it again (or, if "
+            "it is whole, end the last line)"
+        )
 
 
 def _parquet(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with pa.parquet.ParquetFile(path) as file:
-        yield from file.iter_batches(columns=list(wanted))
+    # Column chunks that are fetched ahead stay in memory until the file is closed: all of it, in the end.
+    with pa.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        for batch in file.iter_batches(columns=list(wanted)):
+            batch.validate(full=True)  # a damaged file may hold texts that are no UTF-8, and Arrow does not look
+            yield batch
 
 
 def _is_parquet(path: Path) -> bool:
@@ -91,11 +115,11 @@ def _open(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-class _QuoteCounter(io.RawIOBase):
-    """Passes a stream on and counts its quotes: in a whole CSV file they are even."""
+class _Watched(io.RawIOBase):
+    """Passes a stream on, counts its quotes (in a whole CSV file they are even) and keeps its last byte."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self.quotes = stream, 0
+        self._stream, self.quotes, self.last = stream, 0, b""
 
     def readable(self) -> bool:
         return True
@@ -103,6 +127,7 @@ class _QuoteCounter(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
         self.quotes += data.count(b'"')
+        self.last = data[-1:] or self.last
         return data
 
 
@@ -116,6 +141,6 @@ class _refusing:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error)):
+        if isinstance(error, (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error, zlib.error)):
             text = str(error).replace("Row #", "line ")
             raise BillError(f"{self._path}: {text}; is the file cut off? nothing was taken over") from error

@@ -6,6 +6,7 @@ cannot be attributed without them. Unknown charge categories are kept as they ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,12 +14,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mlcost_pipeline.cost.bills.contents import LINE, BillContents
-from mlcost_pipeline.cost.bills.convert import Place, to_money, to_tags, to_texts, to_times
+from mlcost_pipeline.cost.bills.batch_values import Lost, Residues, each_text, keep, refusing
+from mlcost_pipeline.cost.bills.binary_floats import keep_floats
+from mlcost_pipeline.cost.bills.contents import LINE
+from mlcost_pipeline.cost.bills.convert import (
+    Place,
+    to_money_and_residue,
+    to_stored_money,
+    to_tags,
+    to_texts,
+    to_times,
+    with_more_tags,
+)
 from mlcost_pipeline.cost.bills.files import batches, columns_of, sha256_of
 from mlcost_pipeline.cost.bills.resource_ids import canonical
 from mlcost_pipeline.errors import BillError
-from mlcost_pipeline.tables import TAGS, TEXT
+from mlcost_pipeline.tables import TEXT
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 REQUIRED = (
@@ -26,8 +37,14 @@ REQUIRED = (
     "ChargePeriodEnd", "BilledCost", "EffectiveCost",
 )  # fmt: skip
 ABSENT = {
-    "ResourceId": "no cost can follow a resource to its runs; export the bill with resource ids",
-    "Tags": "no cost can be attributed by tag; activate the tags mlcost_run, mlcost_model and mlcost_stage",
+    "ResourceId": (
+        "no cost can follow a resource to its runs; export the bill with resource ids (AWS: choose the column in the "
+        "data export; Google Cloud: export detailed usage cost)"
+    ),
+    "Tags": (
+        "no cost can be attributed by tag; activate the tags mlcost_run, mlcost_model and mlcost_stage (AWS: Billing, "
+        "Cost allocation tags; Azure: Cost Management, tag inheritance; Google Cloud: labels), then export with them"
+    ),
     "InvoiceId": "whether the period is final cannot be told, so its figures stay provisional",
     "ListCost": "savings against the list price are not shown",
     "ChargeClass": "corrections of invoiced periods cannot be told apart",
@@ -43,74 +60,128 @@ _MARKS = (
     ("CapacityReservationId", "1.1"), ("BilledCost", "1.0"),
 )  # fmt: skip
 _PROVIDERS = ("ServiceProviderName", "ProviderName", "InvoiceIssuerName")
+_NEEDED_TEXTS = {"account": "BillingAccountId", "category": "ChargeCategory", "currency": "BillingCurrency"}
 _TEXTS = {
     "charge_class": "ChargeClass", "service": "ServiceName", "sku": "SkuId", "description": "ChargeDescription",
     "resource_id_raw": "ResourceId", "quantity_unit": "ConsumedUnit", "invoice_id": "InvoiceId",
+    "sub_account": "SubAccountId", "region": "RegionId", "pricing_category": "PricingCategory",
+    "commitment_id": "CommitmentDiscountId", "commitment_status": "CommitmentDiscountStatus",
 }  # fmt: skip
+_MEASURES = {"billed": "BilledCost", "effective": "EffectiveCost"}
+_EXTRA = ("BillingPeriodStatus", "AllocatedMethodId", "AllocatedResourceId", "AllocatedTags")
 _CLOSED = ("closed", "final", "finalized", "invoiced")
 # A period starts at its month's first midnight somewhere between UTC-12 and UTC+14.
 _WIDEST_ZONE = timedelta(hours=14)
 
 
-def read(path: Path) -> BillContents:
-    """Read one FOCUS file whole.
+def open_bill(path: Path) -> FocusFile:
+    """One FOCUS file.
 
     Raises:
-        BillError: a required column is missing, or a value is not what its column must hold; names file, line, column.
+        BillError: a required column is missing, so this is no FOCUS cost and usage file.
     """
-    present = columns_of(path)
-    missing = [name for name in REQUIRED if name not in present]
-    if missing:
-        raise BillError(
-            f"{path}, line 1: column {', '.join(missing)} is missing, so this is no FOCUS cost and usage file"
-        )
-    wanted = [name for name in _wanted() if name in present]
-    residues: dict[str, dict[int, Decimal]] = {"billed": {}, "effective": {}}
-    parts = [_lines(Place(str(path), line), batch, residues) for line, batch in batches(path, wanted)]
-    lines = pa.Table.from_batches(parts, schema=LINE)
-    if lines.num_rows == 0:
-        raise BillError(f"{path}: holds no charge; an empty bill takes nothing over")
-    version = next(version for mark, version in _MARKS if mark in present)
-    absent = {name: why for name, why in ABSENT.items() if name not in present}
-    return BillContents(path, sha256_of(path), version, lines, residues, absent)
+    return FocusFile(path)
+
+
+class FocusFile:
+    """One file of an export; `residues` and `warnings` are whole once `batches` is exhausted."""
+
+    def __init__(self, path: Path) -> None:
+        present = columns_of(path)
+        missing = [name for name in REQUIRED if name not in present]
+        if missing:
+            raise BillError(
+                f"{path}, line 1: column {', '.join(missing)} is missing, so this is no FOCUS cost and usage file"
+            )
+        self.file, self.sha256 = path, sha256_of(path)
+        self.version = _version(set(present))
+        self.absent = {name: why for name, why in ABSENT.items() if name not in present}
+        self.residues: Residues = {}
+        self.warnings: list[str] = []
+        self._wanted = [name for name in _wanted() if name in present]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The file's lines of schema ``LINE``.
+
+        Raises:
+            BillError: a value is not what its column must hold, or there is no charge; names file, line and column.
+        """
+        self.residues, rows, bought = {}, 0, Decimal(0)
+        for line, batch in batches(self.file, self._wanted):
+            rows += batch.num_rows
+            if batch.num_rows:
+                with refusing(Place(str(self.file), line)):
+                    lines, lost = _lines(Place(str(self.file), line), batch)
+                    keep(self.residues, lost, lines)
+                    for measure, theirs in _MEASURES.items():
+                        if measure not in lost:
+                            keep_floats(self.residues, measure, batch.column(theirs), lines)
+                fees = pc.equal(lines.column("commitment_status"), "Fee")
+                bought += pc.sum(lines.column("effective").filter(pc.fill_null(fees, False))).as_py() or 0
+                yield lines
+        if rows == 0:
+            raise BillError(f"{self.file}: holds no charge; an empty bill takes nothing over")
+        if bought:
+            self.warnings = [
+                f"{self.file.name}: purchases of commitments have an effective cost of {bought.normalize():f}, which "
+                "the usage that they cover has too: so much of the effective cost is counted twice"
+            ]
+
+
+def _version(present: set[str]) -> str:
+    """The newest version that a column says; 1.4 is also told by what it dropped."""
+    found = next(version for mark, version in _MARKS if mark in present)
+    return "1.4" if found == "1.3" and not present & {"ProviderName", "PublisherName"} else found
 
 
 def _wanted() -> list[str]:
-    extra = ["BillingPeriodStatus", "AllocatedMethodId"]
-    return [*dict.fromkeys([*REQUIRED, *ABSENT, *_PROVIDERS, *extra])]
+    return [*dict.fromkeys([*REQUIRED, *ABSENT, *_PROVIDERS, *_TEXTS.values(), *_EXTRA])]
 
 
-def _lines(place: Place, batch: pa.RecordBatch, residues: dict[str, dict[int, Decimal]]) -> pa.RecordBatch:
+def _lines(place: Place, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, Lost]]:
     rows = batch.num_rows
 
     def column(name: str) -> pa.Array:
         return batch.column(name) if name in batch.schema.names else pa.nulls(rows, TEXT)
 
+    def text(name: str) -> pa.Array:
+        return to_texts(place, name, column(name), required=False)
+
+    lost: dict[str, Lost] = {}
     made: dict[str, pa.Array] = {"line": pa.array(range(place.first_line, place.first_line + rows), pa.int64())}
-    for name, theirs in {
-        "account": "BillingAccountId",
-        "category": "ChargeCategory",
-        "currency": "BillingCurrency",
-    }.items():
+    for name, theirs in _NEEDED_TEXTS.items():
         made[name] = to_texts(place, theirs, column(theirs), required=True)
     for name, theirs in _TEXTS.items():
-        made[name] = to_texts(place, theirs, column(theirs), required=False)
+        made[name] = text(theirs)
     made["provider"] = _provider(place, batch)
     made["period"] = _period(to_times(place, "BillingPeriodStart", column("BillingPeriodStart")))
     made["charge_start"] = to_times(place, "ChargePeriodStart", column("ChargePeriodStart"))
     made["charge_end"] = to_times(place, "ChargePeriodEnd", column("ChargePeriodEnd"))
     _refuse_backwards(place, made["charge_start"], made["charge_end"])
-    for name, theirs in {"billed": "BilledCost", "effective": "EffectiveCost"}.items():
-        made[name], lost = to_money(place, theirs, column(theirs), required=True)
-        residues[name].update(lost)
+    for name, theirs in _MEASURES.items():
+        made[name], by_line = to_money_and_residue(place, theirs, column(theirs))
+        if by_line is not None:
+            lost[name] = by_line
     for name, theirs in {"list": "ListCost", "quantity": "ConsumedQuantity"}.items():
-        made[name] = to_money(place, theirs, column(theirs), required=False)[0]
-    made["resource_id"] = _canonical(made["resource_id_raw"])
-    made["tags"], made["tags_text"] = to_tags(place, "Tags", column("Tags")) if rows else (pa.nulls(0, TAGS),) * 2
-    status = to_texts(place, "BillingPeriodStatus", column("BillingPeriodStatus"), required=False)
+        made[name] = to_stored_money(place, theirs, column(theirs))
+    # A part that the provider allocated is its consumer's: the resource that it was allocated to, and its tags besides
+    # those of the charge (AllocatedTags leaves out what Tags has already). A part without a consumer is what was left
+    # over of the charge: it stays with the resource.
+    allocated = pc.is_valid(text("AllocatedMethodId"))
+    made["allocation"] = pc.if_else(allocated, "allocated", "origin")
+    consumer = pc.if_else(allocated, text("AllocatedResourceId"), pa.scalar(None, TEXT))
+    made["resource_id"] = each_text(pc.coalesce(consumer, made["resource_id_raw"]), canonical)
+    made["tags"], made["tags_text"] = to_tags(place, "Tags", column("Tags"))
+    if "AllocatedTags" in batch.schema.names:
+        theirs = to_tags(place, "AllocatedTags", column("AllocatedTags"))[1]
+        theirs = pc.if_else(allocated, theirs, pa.scalar(None, TEXT))
+        made["tags"], made["tags_text"] = with_more_tags(made["tags"], made["tags_text"], theirs)
+    bought = pc.and_(pc.equal(made["category"], "Purchase"), made["commitment_id"].is_valid())
+    made["commitment_status"] = pc.if_else(bought, pa.scalar("Fee", TEXT), made["commitment_status"])
+    status = text("BillingPeriodStatus")
     made["period_closed"] = pc.is_in(pc.utf8_lower(status), value_set=pa.array(_CLOSED))
-    made["allocation"] = pc.if_else(column("AllocatedMethodId").is_valid(), "allocated", "origin")
-    return pa.RecordBatch.from_arrays([made[name].cast(LINE.field(name).type) for name in LINE.names], schema=LINE)
+    arrays = [made[name].cast(LINE.field(name).type) for name in LINE.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=LINE), lost
 
 
 def _provider(place: Place, batch: pa.RecordBatch) -> pa.Array:
@@ -124,11 +195,6 @@ def _period(starts: pa.Array) -> pa.Array:
     encoded = starts.dictionary_encode()
     periods = [(start + _WIDEST_ZONE).strftime("%Y-%m") for start in encoded.dictionary.to_pylist()]
     return pa.array(periods, TEXT).take(encoded.indices)
-
-
-def _canonical(raw: pa.Array) -> pa.Array:
-    encoded = raw.dictionary_encode()
-    return pa.array([canonical(text) for text in encoded.dictionary.to_pylist()], TEXT).take(encoded.indices)
 
 
 def _refuse_backwards(place: Place, starts: pa.Array, ends: pa.Array) -> None:

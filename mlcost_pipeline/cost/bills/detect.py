@@ -1,0 +1,47 @@
+"""Which format an export is in, told by the columns of its first file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlcost_pipeline.cost.bills.files import columns_of
+from mlcost_pipeline.errors import BillError
+
+#: A column that only this format has, compared in lower case.
+_MARKS: Mapping[str, tuple[str, ...]] = {
+    "focus": ("billedcost", "chargeperiodstart"),
+    "cur2": ("line_item_unblended_cost",),
+    "cur_legacy": ("lineitem/unblendedcost",),
+    "azure_ea": ("costinbillingcurrency", "meterid"),
+}
+_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+
+
+def detect_format(path: Path) -> str:
+    """The name of the format of an export (a file, or a folder of files).
+
+    Raises:
+        BillError: nothing there is a billing export, or its columns are of no format that is read.
+    """
+    file = _first_file(path)
+    columns = {name.strip().lower() for name in columns_of(file)}
+    for name, marks in _MARKS.items():
+        if columns.issuperset(marks):
+            return name
+    shown = ", ".join(sorted(columns)[:6])
+    raise BillError(
+        f"{file}: its columns ({shown}, …) are of no billing export that is read; formats: {', '.join(_MARKS)}; "
+        "name the format yourself with --format if you know it"
+    )
+
+
+def _first_file(path: Path) -> Path:
+    if path.is_file():
+        return path
+    found = (file for file in sorted(path.rglob("*")) if file.is_file() and file.name.endswith(_SUFFIXES))
+    first = next(found, None)
+    if first is None:
+        what = f"holds no billing export (looked for *{', *'.join(_SUFFIXES)})" if path.exists() else "is not there"
+        raise BillError(f"{path}: {what}")
+    return first

@@ -1,0 +1,218 @@
+"""What manifests name is the delivery: whole, of the right size and count, the newest, and never outside its folder."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mlcost_pipeline.cost.deliveries import delivery, import_bill
+from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.warehouse import Warehouse
+from tests.cost.billing import ACCOUNT, PERIOD, line, write_bill
+from tests.cost.cur_reports import PAYER, cur_line, write_legacy, write_parquet
+
+ARN = "arn:aws:bcm-data-exports:us-east-1:1:export/costs-1"
+
+
+def _json(path: Path, said: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(said))
+    return path
+
+
+def data_export(root: Path, costs: list[str], *, period: str = PERIOD, run: str = "", account: str = ACCOUNT) -> Path:
+    """AWS Data Exports: ``data/`` and ``metadata/`` beside each other, parts named by full addresses of objects."""
+    under = Path(f"BILLING_PERIOD={period}") / run
+    more = {"BillingPeriodStart": f"{period}-01T00:00:00Z", "BillingAccountId": account}
+    names = [f"costs-{number:05d}.csv.gz" for number in range(1, len(costs) + 1)]
+    for name, cost in zip(names, costs, strict=True):
+        plain = write_bill(root / "plain.csv", [line(cost, **more)])
+        (root / "data" / under).mkdir(parents=True, exist_ok=True)
+        (root / "data" / under / name).write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()
+    files = [f"s3://bucket/prefix/costs/data/{under.as_posix()}/{name}" for name in names]
+    said = {"executionId": run, "exportArn": ARN, "columns": [], "dataFiles": files, "additionalOutputFiles": []}
+    return _json(root / "metadata" / under / "costs-Manifest.json", said)
+
+
+def azure_export(root: Path, costs: list[list[str]], **more: Any) -> Path:
+    """An Azure export run of FOCUS parts: its manifest lies beside the parts and says how large they are."""
+    blobs = []
+    for number, part in enumerate(costs):
+        file = write_bill(root / f"part_{number}_0001.csv", [line(cost) for cost in part])
+        name = f"exports/focus/20260301-20260331/{root.name}/{file.name}"
+        blobs.append({"blobName": name, "byteCount": file.stat().st_size, "dataRowCount": len(part)})
+    info = {"executionType": "Scheduled", "submittedTime": "2026-03-20T10:00:00Z", "startDate": "2026-03-01T00:00:00",
+            "endDate": "2026-03-31T00:00:00", **more}  # fmt: skip
+    return _json(root / "manifest.json", {"blobCount": len(blobs), "runInfo": info, "blobs": blobs})
+
+
+def _billed(warehouse: Warehouse, account: str = ACCOUNT) -> Decimal | None:
+    found = delivery(warehouse, account, PERIOD)
+    return None if found is None else found.billed_total
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_the_parts_of_a_data_export_are_one_delivery(warehouse: Warehouse, tmp_path: Path, by_name: bool) -> None:
+    manifest = data_export(tmp_path / "export", ["1", "2", "4"])
+    write_bill(tmp_path / "export" / "data" / f"BILLING_PERIOD={PERIOD}" / "old-00001.csv", [line("99")])
+    [made] = import_bill(warehouse, manifest if by_name else tmp_path / "export")
+    assert (made.billed_total, made.rows, made.manifest) == (Decimal(7), 3, str(manifest))
+
+
+def test_a_part_that_is_missing_is_named_and_the_bill_in_force_stays(warehouse: Warehouse, tmp_path: Path) -> None:
+    data_export(tmp_path / "export", ["1", "2", "4"])
+    import_bill(warehouse, tmp_path / "export")
+    data_export(tmp_path / "export", ["10", "20", "40"])
+    gone = tmp_path / "export" / "data" / f"BILLING_PERIOD={PERIOD}" / "costs-00002.csv.gz"
+    gone.unlink()
+    with pytest.raises(BillError, match=r"names s3://.*costs-00002\.csv\.gz, which is not there.*in force stays"):
+        import_bill(warehouse, tmp_path / "export")
+    assert _billed(warehouse) == Decimal(7)
+
+
+def test_each_period_is_a_delivery_and_the_newest_execution_of_a_period_counts(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    data_export(tmp_path / "export", ["9"], run="2026-03-09T23:48:02.356Z-bb")
+    data_export(tmp_path / "export", ["1", "2"], run="2026-03-10T01:00:00.000Z-aa")
+    data_export(tmp_path / "export", ["5"], period="2026-02", run="2026-03-11T01:00:00.000Z-cc")
+    older = tmp_path / "export" / "metadata" / f"BILLING_PERIOD={PERIOD}" / "2026-03-09T23:48:02.356Z-bb"
+    (older / "costs-Manifest.json").touch()  # copied last: the time of a copy says nothing
+    made = import_bill(warehouse, tmp_path / "export")
+    assert sorted((one.period, one.billed_total) for one in made) == [("2026-02", Decimal(5)), (PERIOD, Decimal(3))]
+
+
+def test_two_exports_of_one_period_side_by_side_are_both_read(warehouse: Warehouse, tmp_path: Path) -> None:
+    data_export(tmp_path / "both" / "a", ["1"])
+    said = json.loads(data_export(tmp_path / "both" / "b", ["2"], account="acct-2").read_text())
+    _json(tmp_path / "both" / "b" / "metadata" / f"BILLING_PERIOD={PERIOD}" / "costs-Manifest.json",
+          said | {"exportArn": f"{ARN}-other"})  # fmt: skip
+    import_bill(warehouse, tmp_path / "both")
+    assert (_billed(warehouse), _billed(warehouse, "acct-2")) == (Decimal(1), Decimal(2))
+
+
+def test_of_the_assemblies_of_a_legacy_report_the_newest_counts(warehouse: Warehouse, tmp_path: Path) -> None:
+    period = tmp_path / "report" / "costs" / "20260301-20260401"
+    for assembly, cost in (("zz-old", 1.0), ("aa-new", 7.0)):
+        write_legacy(period / assembly / "costs-1.csv.gz", [cur_line(cost)])
+        keys = [f"report/costs/20260301-20260401/{assembly}/costs-1.csv.gz"]
+        said = {"assemblyId": assembly, "reportName": "costs", "reportKeys": keys, "compression": "GZIP",
+                "billingPeriod": {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"}}  # fmt: skip
+        _json(period / assembly / "costs-Manifest.json", said)
+        _json(period / "costs-Manifest.json", said)  # overwritten by every assembly
+    (period / "zz-old" / "costs-Manifest.json").touch()
+    [made] = import_bill(warehouse, tmp_path / "report", format="cur_legacy")
+    assert (made.billed_total, made.account) == (Decimal(7), PAYER)
+
+
+def test_the_newest_run_of_an_azure_export_counts_and_is_checked_against_its_manifest(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    azure_export(tmp_path / "runs" / "first", [["1"]])
+    azure_export(tmp_path / "runs" / "second", [["2", "3"], ["4"]], submittedTime="2026-03-21T10:00:00Z")
+    [made] = import_bill(warehouse, tmp_path / "runs")
+    assert (made.billed_total, made.rows) == (Decimal(9), 3)
+    part = tmp_path / "runs" / "second" / "part_1_0001.csv"
+    part.write_bytes(part.read_bytes() + part.read_bytes().splitlines(keepends=True)[-1])
+    with pytest.raises(BillError, match=r"part_1_0001\.csv: has \d+ bytes, manifest\.json says \d+"):
+        import_bill(warehouse, tmp_path / "runs")
+    manifest = tmp_path / "runs" / "second" / "manifest.json"
+    said = json.loads(manifest.read_text())
+    said["blobs"][1]["byteCount"] = part.stat().st_size
+    with pytest.raises(BillError, match=r"part_1_0001\.csv: holds 2 charges, its manifest says 1"):
+        import_bill(warehouse, _json(manifest, said))
+    with pytest.raises(BillError, match="says it has 3 files and names 2"):
+        import_bill(warehouse, _json(manifest, said | {"blobCount": 3}))
+    assert _billed(warehouse) == Decimal(9)
+
+
+def _csv(folder: Path, cost: str) -> Path:
+    return write_bill(folder / "part-2.csv", [line(cost) for _ in range(30)])
+
+
+def _gzip(folder: Path, cost: str) -> Path:
+    plain = write_bill(folder / "plain", [line(cost) for _ in range(30)])
+    packed = folder / "part-2.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+    return packed
+
+
+def _parquet(folder: Path, cost: str) -> Path:
+    pq.write_table(pa.Table.from_pylist([line(cost) for _ in range(30)]), folder / "part-2.parquet")
+    return folder / "part-2.parquet"
+
+
+@pytest.mark.parametrize("write", [_csv, _gzip, _parquet])
+def test_a_part_cut_off_anywhere_is_refused_by_name(
+    warehouse: Warehouse, tmp_path: Path, write: Callable[[Path, str], Path]
+) -> None:
+    whole = write_bill(tmp_path / "export" / "part-1.csv", [line("1")])
+    part = write(tmp_path / "export", "2")
+    manifest = _json(tmp_path / "export" / "Manifest.json", {"dataFiles": [whole.name, part.name]})
+    import_bill(warehouse, manifest)
+    data = part.read_bytes()
+    ends = data.rindex(b"\n", 0, -2) - 3 if part.suffix == ".csv" else len(data) - 1
+    for size in (0, 3, len(data) // 3, len(data) // 2, ends):
+        part.write_bytes(data[:size])
+        with pytest.raises(BillError, match="part-2"):
+            import_bill(warehouse, manifest)
+    assert _billed(warehouse) == Decimal(61)
+
+
+def test_a_csv_cut_within_its_last_cost_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    last = ["EffectiveCost", "BilledCost"]
+    row = {name: value for name, value in line("12.50").items() if name not in last}
+    bill = write_bill(tmp_path / "bill.csv", [row | dict.fromkeys(last, "12.50")])
+    whole = bill.read_bytes()
+    assert whole.endswith(b",12.50\r\n")
+    for lost in range(2, 8):
+        bill.write_bytes(whole[:-lost])
+        with pytest.raises(BillError, match=r"bill\.csv"):
+            import_bill(warehouse, bill)
+    bill.write_bytes(whole[:-1])  # the line has its end
+    assert import_bill(warehouse, bill)[0].billed_total == Decimal("12.5")
+
+
+def test_no_name_of_a_manifest_leaves_the_folder_of_the_export(warehouse: Warehouse, tmp_path: Path) -> None:
+    secret = write_bill(tmp_path / "secret" / "bill.csv", [line("1")])
+    export = tmp_path / "export"
+    export.mkdir()
+    (export / "link.csv").symlink_to(secret)
+    for name in ("../secret/bill.csv", "secret/bill.csv", str(secret), f"s3://b/{secret}", "link.csv", "a\0b.csv",
+                 "x" * 5000 + ".csv", "/etc/passwd"):  # fmt: skip
+        for place in (_json(export / "Manifest.json", {"dataFiles": [name]}), export):
+            with pytest.raises(BillError, match=r"Manifest\.json"):
+                import_bill(warehouse, place)
+    assert _billed(warehouse) is None
+
+
+@pytest.mark.parametrize(
+    "said", [[], {}, {"dataFiles": []}, {"dataFiles": "a.csv"}, {"blobs": [{"size": 1}]}, {"dataFiles": [["a.csv"]]}]
+)
+def test_a_manifest_that_is_none_is_refused(warehouse: Warehouse, tmp_path: Path, said: Any) -> None:
+    with pytest.raises(BillError, match=r"Manifest\.json"):
+        import_bill(warehouse, _json(tmp_path / "Manifest.json", said))
+    (tmp_path / "Manifest.json").write_text("[" * 100_000)
+    with pytest.raises(BillError, match="no readable manifest"):
+        import_bill(warehouse, tmp_path)
+
+
+def test_a_data_export_of_cur2_copied_without_its_metadata_folder(warehouse: Warehouse, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "costs-00001.snappy.parquet", [cur_line(2.5)])
+    files = [f"s3://bucket/p/costs/data/BILLING_PERIOD={PERIOD}/costs-00001.snappy.parquet"]
+    _json(tmp_path / "costs-Manifest.json", {"exportArn": ARN, "dataFiles": files})
+    [made] = import_bill(warehouse, tmp_path, format="cur2")
+    assert made.billed_total == Decimal("2.5")
+    shutil.copy(tmp_path / "costs-00001.snappy.parquet", tmp_path / "costs.csv.zip")
+    with pytest.raises(BillError, match=r"costs\.csv\.zip.*expected files named"):
+        import_bill(warehouse, _json(tmp_path / "costs-Manifest.json", {"dataFiles": ["costs.csv.zip"]}), format="cur2")

@@ -1,138 +1,113 @@
-"""What attribution knows of the runs: which run is whose, who held which resource when, and what it can hold.
+"""What attribution knows besides the bill: runs, who held which resource when, what resources hold, models and rules.
 
 A snapshot holds only what can touch one bill, and its digest is part of the ledger version's identity.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
-from mlcost_pipeline.cost.apportion import Hold
+import pyarrow as pa
+
 from mlcost_pipeline.cost.bills.resource_ids import canonical
-from mlcost_pipeline.cost.slots import Slot
-from mlcost_pipeline.settings import Settings, digest
+from mlcost_pipeline.settings import Rule, Settings, digest
+from mlcost_pipeline.settings_faults import PLATFORM
+from mlcost_pipeline.tables import INTEGER, TEXT, TIME
 from mlcost_pipeline.warehouse import Warehouse
 
-#: Kinds of resources that exist for one run only, so that all they cost is that run's.
-SINGLE_RUN_KINDS = frozenset({"job", "run"})
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose a run is."""
-
-    model: str
-    stage: str
+RUNS = pa.schema([("run_id", TEXT), ("model", TEXT), ("stage", TEXT)])
+HOLDS = pa.schema([("run_id", TEXT), ("resource_id", TEXT), ("start", TIME), ("end", TIME), ("share_milli", INTEGER)])
+RESOURCES = pa.schema(
+    [("resource_id", TEXT), ("valid_from", TIME), ("valid_to", TIME), ("kind", TEXT), ("capacity_milli", INTEGER),
+     ("capacity_unit", TEXT)]
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Runs, occupancy and resources as attribution sees them; resource ids are canonical."""
+    """Runs, holds and resources in the schemas above; resource ids are canonical, one row is there once."""
 
-    runs: Mapping[str, Owner]
-    holds: Mapping[str, Sequence[Hold]]
-    capacities: Mapping[str, Sequence[Hold]]
-    kinds: Mapping[str, str]
+    runs: pa.Table
+    holds: pa.Table
+    resources: pa.Table
     models: frozenset[str]
-    tag_keys: Mapping[str, frozenset[str]]
-    _starts: dict[str, tuple[list[datetime], list[datetime | None]]] = field(default_factory=dict, compare=False)
-
-    def holds_in(self, resource_id: str, start: datetime, end: datetime) -> Sequence[Hold]:
-        """Holds on a resource that overlap [start, end); looked up by start, with the furthest end so far."""
-        holds = self.holds.get(resource_id, ())
-        if not holds:
-            return holds
-        if resource_id not in self._starts:
-            self._starts[resource_id] = [hold.start for hold in holds], _furthest_ends(holds)
-        starts, furthest = self._starts[resource_id]
-        last = bisect_left(starts, end)
-        first = last
-        while first > 0 and (furthest[first - 1] is None or furthest[first - 1] > start):  # type: ignore[operator]
-            first -= 1
-        return holds[first:last]
-
-    def sole_run(self, resource_id: str) -> str | None:
-        """The one run that a resource belongs to: a job's own resource, or one known only from a single run."""
-        owners = {hold.owner for hold in self.holds.get(resource_id, ())}
-        if len(owners) != 1:
-            return None
-        kind = self.kinds.get(resource_id)
-        return owners.pop() if kind is None or kind in SINGLE_RUN_KINDS else None
+    rules: tuple[Rule, ...] = ()
 
 
-def take(warehouse: Warehouse, settings: Settings, slots: Sequence[Slot]) -> Snapshot:
-    """The snapshot that concerns the slots of one bill."""
-    resources = {slot.resource_id for slot in slots if slot.resource_id is not None}
-    tagged = {value for slot in slots for value in slot.tags.values()}
-    occupancy = [row | {"resource_id": canonical(row["resource_id"])} for row in warehouse.rows("occupancy")]
-    occupancy = [row for row in occupancy if row["resource_id"] in resources]
-    holders = {row["run_id"] for row in occupancy}
-    records = warehouse.rows("run_records", columns=["run_id", "model", "stage"])
-    owners = {r["run_id"]: Owner(r["model"], r["stage"]) for r in records if r["run_id"] in holders | tagged}
-    registered = [row | {"resource_id": canonical(row["resource_id"])} for row in warehouse.rows("resources")]
-    return build(owners, occupancy, [row for row in registered if row["resource_id"] in resources], settings.models)
+#: What of the warehouse a delivery can touch. Ids are compared by their canonical form, made in Python below.
+_NAMED = "SELECT DISTINCT resource_id AS id FROM billing_slots WHERE resource_id IS NOT NULL"
+_TAGGED = "SELECT DISTINCT tag_run AS id FROM billing_slots WHERE tag_run IS NOT NULL"
+
+
+def take(warehouse: Warehouse, settings: Settings, scope: str, delivery_id: str) -> Snapshot:
+    """The snapshot that concerns one delivery."""
+    versions = {"billing_slots": [(scope, delivery_id)]}
+    spelled = warehouse.query(
+        "SELECT resource_id FROM occupancy UNION SELECT resource_id FROM resources",
+        tables=["occupancy", "resources"],
+    )["resource_id"].to_pylist()
+    named = set(warehouse.query(_NAMED, tables=["billing_slots"], versions=versions)["id"].to_pylist())
+    ours = {text: found for text in spelled if (found := canonical(text)) in named}
+    spellings = list(ours)
+    holds = warehouse.read("occupancy", where="list_contains(?, resource_id)", params=[spellings])
+    resources = warehouse.read("resources", where="list_contains(?, resource_id)", params=[spellings])
+    tagged = warehouse.query(_TAGGED, tables=["billing_slots"], versions=versions)["id"].to_pylist()
+    wanted = sorted({*tagged, *holds["run_id"].to_pylist()})
+    runs = warehouse.read("run_records", columns=list(RUNS.names), where="list_contains(?, run_id)", params=[wanted])
+    return Snapshot(
+        runs=runs.cast(RUNS),
+        holds=_renamed(holds, ours).select(HOLDS.names).cast(HOLDS),
+        resources=_renamed(resources, ours).select(RESOURCES.names).cast(RESOURCES),
+        models=frozenset({*settings.owners, PLATFORM}),
+        rules=tuple(settings.rules),
+    )
 
 
 def build(
-    owners: Mapping[str, Owner],
-    occupancy: Iterable[Mapping[str, Any]],
+    runs: Iterable[Mapping[str, Any]],
+    holds: Iterable[Mapping[str, Any]],
     resources: Iterable[Mapping[str, Any]],
     models: Iterable[str],
+    rules: Sequence[Rule] = (),
 ) -> Snapshot:
-    """A snapshot from plain rows (those of the tables ``occupancy`` and ``resources``)."""
-    holds: dict[str, list[Hold]] = {}
-    for row in occupancy:
-        if row["run_id"] in owners:
-            hold = Hold(row["run_id"], row["start"], row["end"], int(row["share_milli"]))
-            holds.setdefault(row["resource_id"], []).append(hold)
-    capacities: dict[str, list[Hold]] = {}
-    kinds: dict[str, str] = {}
-    for row in sorted(resources, key=lambda row: (row["resource_id"], row["valid_from"])):
-        kinds[row["resource_id"]] = row["kind"]
-        earlier = capacities.setdefault(row["resource_id"], [])
-        _end_before(earlier, row["valid_from"])
-        earlier.append(Hold("capacity", row["valid_from"], row["valid_to"], int(row["capacity_milli"])))
-    ordered = {name: sorted(found, key=lambda h: (h.start, h.owner, h.share_milli)) for name, found in holds.items()}
-    return Snapshot(dict(owners), ordered, capacities, kinds, frozenset(models), TAG_KEYS)
+    """A snapshot from plain rows (those of the tables ``run_records``, ``occupancy`` and ``resources``)."""
+    return Snapshot(
+        runs=pa.Table.from_pylist([_row(row, RUNS) for row in runs], schema=RUNS),
+        holds=pa.Table.from_pylist([_row(row, HOLDS) for row in holds], schema=HOLDS),
+        resources=pa.Table.from_pylist([_row(row, RESOURCES) for row in resources], schema=RESOURCES),
+        models=frozenset(models),
+        rules=tuple(rules),
+    )
 
 
 def digest_of(snapshot: Snapshot) -> str:
-    """The identity of what a ledger was built from, besides the bill."""
-    holds = [
-        [name, hold.owner, hold.start.isoformat(), hold.end and hold.end.isoformat(), hold.share_milli]
-        for group in (snapshot.holds, snapshot.capacities)
-        for name, found in sorted(group.items())
-        for hold in found
+    """The identity of what a ledger was built from, besides the bill; in any order the same."""
+    parts = [
+        hashlib.sha256(_text(table).encode()).hexdigest()
+        for table in (snapshot.runs, snapshot.holds, snapshot.resources)
     ]
-    owners = [[run_id, owner.model, owner.stage] for run_id, owner in sorted(snapshot.runs.items())]
-    return digest(owners, holds, sorted(snapshot.kinds.items()), sorted(snapshot.models))
+    return digest(parts, sorted(snapshot.models), [rule.model_dump() for rule in snapshot.rules])
 
 
-#: Tags by which a charge names its run, model or stage; a provider's prefix (``user:``) is taken off first.
-TAG_KEYS: Mapping[str, frozenset[str]] = {
-    "run": frozenset({"mlcost_run", "mlcost_run_id"}),
-    "model": frozenset({"mlcost_model", "model"}),
-    "stage": frozenset({"mlcost_stage", "stage"}),
-}
-
-
-def _furthest_ends(holds: Sequence[Hold]) -> list[datetime | None]:
-    """The latest end among the holds up to each one; None once one of them is not over."""
-    found: list[datetime | None] = []
-    for hold in holds:
-        if found and (found[-1] is None or hold.end is None):
-            found.append(None)
-        else:
-            found.append(hold.end if not found or hold.end is None else max(found[-1], hold.end))  # type: ignore[type-var]
+def _row(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    found = {name: row.get(name) for name in schema.names}
+    if found.get("resource_id") is not None:
+        found["resource_id"] = canonical(str(found["resource_id"]))
     return found
 
 
-def _end_before(capacities: list[Hold], start: datetime) -> None:
-    """A later capacity of the same resource ends the one before it, so that they are never added up."""
-    if capacities and (capacities[-1].end is None or capacities[-1].end > start):
-        last = capacities[-1]
-        capacities[-1] = Hold(last.owner, last.start, start, last.share_milli)
+def _renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    ids = pa.array([names[text] for text in table["resource_id"].to_pylist()], TEXT)
+    return table.set_column(table.schema.get_field_index("resource_id"), "resource_id", ids)
+
+
+def _text(table: pa.Table) -> str:
+    columns = [[str(value) for value in column.cast(_plain(column.type)).to_pylist()] for column in table.columns]
+    return "\n".join(sorted("\x1f".join(row) for row in zip(*columns, strict=True)))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind

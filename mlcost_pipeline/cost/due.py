@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcost_pipeline.cost import attribution
-from mlcost_pipeline.cost.deliveries import account_key, bills_in_force, in_force
+from mlcost_pipeline.cost.deliveries import account_key, bills_in_force, in_force, scope_of
 from mlcost_pipeline.cost.waiting import bills_waiting
-from mlcost_pipeline.settings import digest
+from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.warehouse import Warehouse
 
 #: Everything that attribution of one delivery can look at, reduced to three numbers that any order gives alike.
-_TOUCHING = """
-WITH lines AS (SELECT * FROM billing_lines WHERE delivery_id = ?),
-billed AS (SELECT coalesce(max(charge_end) FILTER (category = 'Usage'), max(charge_start)) AS until FROM lines),
-spelled AS (SELECT lower(resource_id) AS id FROM lines UNION SELECT lower(resource_id_raw) FROM lines),
-named AS (SELECT id FROM spelled WHERE id IS NOT NULL),
-tagged AS (SELECT DISTINCT unnest(map_values(tags)) AS run_id FROM lines),
-held AS (SELECT o.* FROM occupancy o, billed WHERE start < until AND lower(resource_id) IN (FROM named)),
+#: A resource id as bills and runs are compared: an instance's ARN is its id, and case tells nothing apart here.
+_ID = "regexp_replace(lower(resource_id), '^arn:aws[a-z-]*:ec2:[^:]*:[^:]*:instance/', '')"
+_TOUCHING = f"""
+WITH billed AS (SELECT coalesce(max(charge_end) FILTER (category = 'Usage'), max(charge_start)) AS until
+  FROM billing_slots),
+named AS (SELECT DISTINCT lower(resource_id) AS id FROM billing_slots WHERE resource_id IS NOT NULL),
+tagged AS (SELECT DISTINCT tag_run AS run_id FROM billing_slots WHERE tag_run IS NOT NULL),
+held AS (SELECT o.* FROM occupancy o, billed WHERE start < until AND {_ID} IN (FROM named)),
 ours AS (SELECT * FROM run_records WHERE run_id IN (SELECT run_id FROM held UNION SELECT run_id FROM tagged)),
-capacity AS (SELECT * FROM resources WHERE lower(resource_id) IN (FROM named))
+capacity AS (SELECT * FROM resources WHERE {_ID} IN (FROM named))
 SELECT (SELECT bit_xor(hash(run_id, resource_id, start, "end", share_milli)) FROM held)::VARCHAR AS held,
   (SELECT bit_xor(hash(resource_id, valid_from, valid_to, kind, capacity_milli)) FROM capacity)::VARCHAR AS capacity,
   (SELECT bit_xor(hash(run_id, model, stage)) FROM ours)::VARCHAR AS runs
@@ -44,26 +45,32 @@ class Behind:
     reason: str
 
 
-def ledgers_behind(warehouse: Warehouse) -> list[Behind]:
+def ledgers_behind(warehouse: Warehouse, settings: Settings) -> list[Behind]:
     """Bills in force whose ledger is missing or stands on something older."""
     found = []
     for account, period in bills_in_force(warehouse):
         delivery_id = in_force(warehouse, account, period)
         assert delivery_id is not None
         was = _built(warehouse, account, period)
-        touched = runs_touching(warehouse, delivery_id)
-        if _stands_on(delivery_id, touched).items() <= was.items():
+        touched = runs_touching(warehouse, account, period, delivery_id)
+        now = {**_stands_on(delivery_id, touched), "models": judged_by(settings)}
+        if now.items() <= was.items():
             continue
-        key = digest(delivery_id, touched, attribution.RULES_VERSION)
-        found.append(Behind(f"{account}|{period}", key, _reason(account, period, was, delivery_id)))
+        key = digest(now)
+        found.append(Behind(f"{account}|{period}", key, _reason(account, period, was, now)))
     return found
 
 
-def runs_touching(warehouse: Warehouse, delivery_id: str) -> str:
+def judged_by(settings: Settings) -> list[str]:
+    """The models and rules that charges are given to."""
+    return [*settings.owners, digest([rule.model_dump() for rule in settings.rules])]
+
+
+def runs_touching(warehouse: Warehouse, account: str, period: str, delivery_id: str) -> str:
     """The identity of the runs, holds and resources that a delivery names and that began within its billed time."""
-    tables = ["billing_lines", "occupancy", "resources", "run_records"]
-    found = warehouse.query(_TOUCHING, [delivery_id], tables=tables)
-    return digest(found.to_pylist())
+    tables = ["billing_slots", "occupancy", "resources", "run_records"]
+    versions = {"billing_slots": [(scope_of(account, period), delivery_id)]}
+    return digest(warehouse.query(_TOUCHING, tables=tables, versions=versions).to_pylist())
 
 
 def note_built(
@@ -91,14 +98,17 @@ def _stands_on(delivery_id: str, touched: str) -> dict[str, Any]:
     return {"delivery_id": delivery_id, "touched": touched, "rules": attribution.RULES_VERSION}
 
 
-def _reason(account: str, period: str, was: dict[str, Any], delivery_id: str) -> str:
+def _reason(account: str, period: str, was: dict[str, Any], now: dict[str, Any]) -> str:
+    where = f"account {account}, {period}"
     if not was:
-        return f"account {account}, {period}: no ledger was built yet"
-    if was["delivery_id"] != delivery_id:
-        return f"account {account}, {period}: delivery {delivery_id} took over from {was['delivery_id']}"
-    if was["rules"] != attribution.RULES_VERSION:
-        return f"account {account}, {period}: the rules went from version {was['rules']} to {attribution.RULES_VERSION}"
-    return f"account {account}, {period}: runs within the billed time were added, closed or corrected"
+        return f"{where}: no ledger was built yet"
+    if was["delivery_id"] != now["delivery_id"]:
+        return f"{where}: delivery {now['delivery_id']} took over from {was['delivery_id']}"
+    if was["rules"] != now["rules"]:
+        return f"{where}: the ladder went from version {was['rules']} to {now['rules']}"
+    if was["models"] != now["models"]:
+        return f"{where}: the models or rules of mlcost.yaml changed"
+    return f"{where}: runs within the billed time were added, closed or corrected"
 
 
 def _built_path(account: str, period: str) -> str:

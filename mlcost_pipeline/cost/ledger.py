@@ -6,26 +6,26 @@ version says something else than the one before, what changed, for whom and why 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from mlcost_pipeline.clock import model_clock
 from mlcost_pipeline.cost import attribution
-from mlcost_pipeline.cost.attribution import Part, attribute
+from mlcost_pipeline.cost.asof import note_in_force
 from mlcost_pipeline.cost.deliveries import Delivery, account_key, bills_in_force, delivery, scope_of
-from mlcost_pipeline.cost.due import is_built, note_built, runs_touching
+from mlcost_pipeline.cost.due import is_built, judged_by, note_built, runs_touching
 from mlcost_pipeline.cost.reconciliation import Reconciliation, reconcile, require_reconciled
 from mlcost_pipeline.cost.restating import restatements
-from mlcost_pipeline.cost.slots import Slot, from_units, slots_of
 from mlcost_pipeline.cost.snapshot import digest_of, take
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.settings import Settings, digest
+from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
 
-__all__ = ["LedgerResult", "build_ledger", "build_ledgers", "ledger_rows", "reconcile", "require_reconciled"]
+__all__ = ["LedgerResult", "build_ledger", "build_ledgers", "reconcile", "require_reconciled"]
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,17 @@ def build_ledger(warehouse: Warehouse, settings: Settings, account: str, period:
         raise BillError(f"account {account}, period {period}: no bill was taken over; run: mlcost bill import FILE")
     scope = scope_of(account, period)
     previous = warehouse.current("cost_ledger", scope)
-    touched = runs_touching(warehouse, bill.delivery_id)
-    stands_on = (bill.delivery_id, touched, sorted(settings.models))
+    touched = runs_touching(warehouse, account, period, bill.delivery_id)
+    stands_on = (bill.delivery_id, touched, judged_by(settings))
     version, restated = previous, 0
     if version is None or not is_built(warehouse, account, period, *stands_on, version):
         version, restated = _renew(warehouse, settings, bill, scope, previous)
+        at = model_clock(warehouse, settings, PLATFORM).now()
+        note_in_force(warehouse, account, period, version, bill.delivery_id, at)
         note_built(warehouse, account, period, *stands_on, version)
     checked = reconcile(warehouse, account, period)
-    parts = warehouse.read_version("cost_ledger", scope, version).num_rows
     return LedgerResult(
-        account, period, version, previous, bill, checked.slots, parts, restated, version != previous, checked
+        account, period, version, previous, bill, checked.slots, checked.parts, restated, version != previous, checked
     )  # fmt: skip
 
 
@@ -72,19 +73,30 @@ def _renew(
     warehouse: Warehouse, settings: Settings, bill: Delivery, scope: str, previous: str | None
 ) -> tuple[str, int]:
     """Attribute the bill and put the version in force; returns it and how many restatements it brought."""
-    slots = slots_of(warehouse, bill.delivery_id)
-    snapshot = take(warehouse, settings, slots)
-    runs_version = digest_of(snapshot)
+    known = take(warehouse, settings, scope, bill.delivery_id)
+    runs_version = digest_of(known)
     version = digest("ledger", bill.delivery_id, runs_version, attribution.RULES_VERSION)
     if version == previous:
         return version, 0
-    warehouse.write_version("cost_ledger", scope, version, list(_rows(attribute(slots, snapshot), version, bill)))
-    made_of = {"delivery_id": bill.delivery_id, "runs": runs_version, "rules": attribution.RULES_VERSION}
+    slots = warehouse.version_file("billing_slots", scope, bill.delivery_id)
+    if slots is None:
+        raise BillError(f"account {bill.account}, period {bill.period}: the slots of {bill.delivery_id} are missing; "
+                        "import the bill again")  # fmt: skip
+    named = {"ledger_version": version, "account": bill.account, "period": bill.period}
+    with attribution.attributing(slots, known) as made:
+        more = {**named, "delivery_id": bill.delivery_id, "currency": bill.currency}
+        parts = (_with(batch, more) for batch in made.parts())
+        warehouse.write_version_batches("cost_ledger", scope, version, parts)
+        devices = (_with(batch, named) for batch in made.device_time().to_batches())
+        warehouse.write_version_batches("device_time", scope, version, devices)
+    rules = digest(attribution.RULES_VERSION, [rule.model_dump() for rule in settings.rules])
+    made_of = {"delivery_id": bill.delivery_id, "runs": runs_version, "rules": rules}
     warehouse.state.create(f"ledgers/{account_key(bill.account)}/{bill.period}/{version}", made_of)
     changed: list[dict[str, Any]] = []
     if previous is not None:
         changed = restatements(warehouse, bill.account, bill.period, scope, previous, version)
         warehouse.append("restatements", changed)
+    warehouse.point("device_time", scope, version)
     warehouse.point("cost_ledger", scope, version)
     return version, len(changed)
 
@@ -94,23 +106,8 @@ def build_ledgers(warehouse: Warehouse, settings: Settings, period: str | None =
     return [build_ledger(warehouse, settings, *pair) for pair in bills_in_force(warehouse, period)]
 
 
-def ledger_rows(warehouse: Warehouse, period: str | None = None) -> pa.Table:
-    """The ledgers in force of all accounts, of one period or of all, as one table."""
-    bills = bills_in_force(warehouse, period)
-    tables = [warehouse.read_version("cost_ledger", scope_of(*pair)) for pair in bills]
-    return pa.concat_tables(tables) if tables else warehouse.read_version("cost_ledger", "none")
-
-
-def _rows(attributed: list[tuple[Slot, list[Part]]], version: str, bill: Delivery) -> Iterator[dict[str, Any]]:
-    for slot, parts in attributed:
-        for number, part in enumerate(parts):
-            yield {
-                "ledger_version": version, "slot_id": slot.slot_id, "part": number, "delivery_id": bill.delivery_id,
-                "account": bill.account, "period": bill.period, "currency": bill.currency, "method": part.method,
-                "reason": part.reason, "run_id": part.run_id, "model": part.model, "stage": part.stage,
-                "billed": _money(part, "billed"), "effective": _money(part, "effective"), "list": _money(part, "list"),
-            }  # fmt: skip
-
-
-def _money(part: Part, measure: str) -> Decimal | None:
-    return from_units(part.amounts[measure]) if measure in part.amounts else None
+def _with(batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.RecordBatch:
+    """A batch with columns that are the same in every row."""
+    for name, value in constants.items():
+        batch = batch.append_column(name, pa.array([value] * batch.num_rows, pa.string()))
+    return batch

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
-
-import duckdb
-import pyarrow as pa
 
 from mlcost_pipeline.cost.deliveries import Delivery, delivery, scope_of
 from mlcost_pipeline.cost.slots import MEASURES, from_units, to_units
@@ -41,6 +37,7 @@ class Reconciliation:
     state: str
     lines: int
     slots: int
+    parts: int
     slots_off: int
     measures: tuple[MeasureCheck, ...]
 
@@ -76,18 +73,18 @@ def reconcile(warehouse: Warehouse, account: str, period: str) -> Reconciliation
         raise BillError(f"account {account}, period {period}: no bill was taken over; run: mlcost bill import FILE")
     scope = scope_of(account, period)
     version = warehouse.current("cost_ledger", scope)
-    lines = warehouse.read(
-        "billing_lines", columns=["slot_id", *MEASURES], where="delivery_id = ?", params=[bill.delivery_id]
-    )
-    if not lines.num_rows or version is None:
-        what = "the delivery holds no line" if not lines.num_rows else "no ledger was built yet"
-        raise NothingCompared(f"account {account}, period {period}: nothing was compared, {what}")
-    parts = warehouse.read_version("cost_ledger", scope, version).select(["slot_id", *MEASURES])
-    sums = _compared(lines, parts)
-    short = abs(lines.num_rows - bill.rows)  # lines lost in the warehouse are lines off, whatever they cost
+    if version is None:
+        raise NothingCompared(f"account {account}, period {period}: nothing was compared, no ledger was built yet")
+    versions = {name: [(scope, bill.delivery_id)] for name in ("billing_lines", "billing_slots")}
+    versions["cost_ledger"] = [(scope, version)]
+    [sums] = warehouse.query(_COMPARED, tables=list(versions), versions=versions).to_pylist()
+    if not sums["lines"]:
+        raise NothingCompared(f"account {account}, period {period}: nothing was compared, the delivery holds no line")
+    short = abs(sums["lines"] - bill.rows)  # lines lost in the warehouse are lines off, whatever they cost
+    off = sum(sums[f"lines_{name}"] != sums[f"slots_{name}"] for name in MEASURES)  # slots that are not their lines'
     return Reconciliation(
-        account, period, bill.currency, bill.delivery_id, version, bill.state, lines.num_rows, sums["slots"],
-        sums["slots_off"] + short,
+        account, period, bill.currency, bill.delivery_id, version, bill.state, sums["lines"], sums["slots"],
+        sums["parts"], sums["slots_off"] + short + off,
         tuple(_check(bill, name, sums[name]) for name in MEASURES if name != "list" or bill.list_total is not None),
     )  # fmt: skip
 
@@ -104,30 +101,25 @@ def require_reconciled(warehouse: Warehouse, account: str, period: str) -> Recon
     return found
 
 
-_COMPARED = """
-WITH bill AS (SELECT slot_id, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list
-              FROM lines GROUP BY slot_id),
-made AS (SELECT slot_id, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list
-         FROM parts GROUP BY slot_id)
-SELECT count(bill.slot_id) AS slots,
+def _sums(prefix: str = "", source: str = "", where: str = "") -> str:
+    """SQL of the sums of all measures; of nothing they are nought."""
+    kept = f" FILTER ({where})" if where else ""
+    return ", ".join(f"coalesce(sum({source}{name}){kept}, 0) AS {prefix}{name}" for name in MEASURES)
+
+
+#: Lines against slots in total (slots are made of lines once, at import), slots against parts one by one.
+_COMPARED = f"""
+WITH made AS (SELECT slot_id, count(*) AS parts, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list
+  FROM cost_ledger GROUP BY slot_id),
+compared AS (SELECT count(bill.slot_id) AS slots, coalesce(sum(parts), 0)::BIGINT AS parts,
   count(*) FILTER (bill.billed IS DISTINCT FROM made.billed OR bill.effective IS DISTINCT FROM made.effective
-                   OR bill.list IS DISTINCT FROM made.list) AS slots_off,
-  coalesce(sum(made.billed), 0) AS billed, coalesce(sum(made.effective), 0) AS effective,
-  coalesce(sum(made.list), 0) AS list
-FROM bill FULL JOIN made USING (slot_id)
+    OR bill.list IS DISTINCT FROM made.list) AS slots_off, {_sums(source="made.")}
+  FROM billing_slots bill FULL JOIN made USING (slot_id)),
+lines AS (SELECT count(*) AS lines, {_sums("lines_", where="allocation <> 'replaced'")}
+  FROM billing_lines),
+slots AS (SELECT {_sums("slots_")} FROM billing_slots)
+SELECT * FROM compared, lines, slots
 """
-
-
-def _compared(lines: pa.Table, parts: pa.Table) -> dict[str, Any]:
-    """Slots, slots whose parts differ from their lines, and the sums of all parts; in exact decimals."""
-    connection = duckdb.connect(config={"threads": 2})
-    try:
-        connection.register("lines", lines)
-        connection.register("parts", parts)
-        [found] = connection.sql(_COMPARED).to_arrow_table().to_pylist()
-    finally:
-        connection.close()
-    return dict(found)
 
 
 def _check(bill: Delivery, measure: str, parts: Decimal) -> MeasureCheck:

@@ -1,71 +1,104 @@
-"""What a newer ledger version changed, for whom, and why: the difference of two versions, summed by whose it is."""
+"""What a newer ledger version changed, for whom, and why: the difference of two versions, summed by whose it is.
+
+The cause is told charge by charge: a charge that is in both deliveries, with the same tags, changed hands because of
+runs (or rules); with other tags, because of tags; credits and charges of another amount say so themselves.
+"""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from mlcost_pipeline.cost.deliveries import account_key
-from mlcost_pipeline.cost.slots import from_units, to_units
 from mlcost_pipeline.warehouse import Warehouse
 
-_Key = tuple[str | None, ...]
-_WHOSE = ("run_id", "model", "stage", "method", "reason")
+CAUSES = ("cost", "credits", "tags", "runs", "rules")
+
+#: A charge without its tags; what it cost in total tells whether it is the same charge.
+_CHARGE = "resource_id, charge_start, charge_end, category, charge_class, service, commitment_status"
+
+
+def _side(name: str) -> str:
+    """One version's parts by charge, tags and whose they are."""
+    return f"""
+{name} AS (SELECT {_CHARGE}, tags_text, method, reason, run_id, model, stage, sum(p.billed) AS billed,
+  sum(p.effective) AS effective FROM {name}_parts p JOIN {name}_slots s USING (slot_id) GROUP BY ALL),
+{name}_tagged AS (SELECT {_CHARGE}, tags_text, sum(billed) AS billed, sum(effective) AS effective FROM {name}
+  GROUP BY ALL),
+{name}_charges AS (SELECT {_CHARGE}, sum(billed) AS billed, sum(effective) AS effective FROM {name} GROUP BY ALL)"""
+
+
+def _differ(kind: str, keys: str) -> str:
+    """Charges (with or without tags) whose sums differ between the two versions."""
+    return f"""
+{kind}_differ AS (SELECT {keys} FROM (SELECT *, 1 AS side FROM old_{kind} UNION ALL SELECT *, 2 FROM new_{kind})
+  GROUP BY {keys} HAVING count(*) < 2 OR min(billed) <> max(billed) OR min(effective) <> max(effective))"""
+
+
+def _same(left: str, right: str, columns: str) -> str:
+    return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in columns.split(", "))
+
+
+_CHANGED = f"""
+WITH old_slots AS (SELECT * FROM billing_slots WHERE delivery_id = $old_delivery),
+new_slots AS (SELECT * FROM billing_slots WHERE delivery_id = $new_delivery),
+old_parts AS (SELECT * FROM cost_ledger WHERE ledger_version = $old),
+new_parts AS (SELECT * FROM cost_ledger WHERE ledger_version = $new),
+{_side("old")}, {_side("new")},
+{_differ("tagged", f"{_CHARGE}, tags_text")}, {_differ("charges", _CHARGE)},
+moved AS (SELECT {_CHARGE}, tags_text, method, reason, run_id, model, stage, sum(billed) AS billed,
+    sum(effective) AS effective
+  FROM (SELECT {_CHARGE}, tags_text, method, reason, run_id, model, stage, -billed AS billed, -effective AS effective
+      FROM old UNION ALL SELECT {_CHARGE}, tags_text, method, reason, run_id, model, stage, billed, effective FROM new)
+  GROUP BY ALL HAVING sum(billed) <> 0 OR sum(effective) <> 0),
+told AS (SELECT m.*, CASE
+    WHEN c.category IS NULL AND t.category IS NULL THEN $hands
+    WHEN c.category IS NULL THEN 'tags'
+    WHEN m.category = 'Credit' THEN 'credits' ELSE 'cost' END AS cause
+  FROM moved m
+  LEFT JOIN charges_differ c ON {_same("m", "c", _CHARGE)}
+  LEFT JOIN tagged_differ t ON {_same("m", "t", f"{_CHARGE}, tags_text")})
+SELECT cause, run_id, model, stage, method, reason, sum(billed) AS billed_delta, sum(effective) AS effective_delta
+FROM told GROUP BY ALL HAVING sum(billed) <> 0 OR sum(effective) <> 0 ORDER BY ALL"""
 
 
 def restatements(
     warehouse: Warehouse, account: str, period: str, scope: str, old: str, new: str
 ) -> list[dict[str, Any]]:
-    """Rows of the table ``restatements`` between two written versions; empty if they say the same."""
-    before, after = _sums(warehouse, scope, old), _sums(warehouse, scope, new)
-    cause = _cause(warehouse, account, period, old, new)
-    rows = []
-    for key in sorted(before.keys() | after.keys(), key=str):
-        was, now = before.get(key, (0, 0)), after.get(key, (0, 0))
-        if was == now:
-            continue
-        whose = dict(zip(_WHOSE, key, strict=True))
-        rows.append({
+    """Rows of the table ``restatements`` between two written versions; empty if they say the same.
+
+    Their deltas add up to the difference of the two versions, in both measures.
+    """
+    was, now = (_made_of(warehouse, account, period, scope, version) for version in (old, new))
+    deliveries = list(dict.fromkeys([was["delivery_id"], now["delivery_id"]]))
+    found = warehouse.query(
+        _CHANGED,
+        {
+            "old": old, "new": new, "old_delivery": was["delivery_id"], "new_delivery": now["delivery_id"],
+            "hands": "runs" if was["rules"] in (None, now["rules"]) else "rules",
+        },
+        tables=["billing_slots", "cost_ledger"],
+        versions={"billing_slots": [(scope, name) for name in deliveries], "cost_ledger": [(scope, old), (scope, new)]},
+    ).to_pylist()  # fmt: skip
+    return [
+        {
             "old_ledger_version": old, "new_ledger_version": new,
-            "entry": "|".join(word or "" for word in key), "account": account, "period": period, "cause": cause,
-            "run_id": whose["run_id"], "model": whose["model"], "stage": whose["stage"],
-            "billed_delta": _difference(was[0], now[0]), "effective_delta": _difference(was[1], now[1]),
-        })  # fmt: skip
-    return rows
+            "entry": "|".join(row[name] or "" for name in ("run_id", "model", "stage", "method", "reason", "cause")),
+            "account": account, "period": period, "cause": row["cause"], "run_id": row["run_id"],
+            "model": row["model"], "stage": row["stage"], "billed_delta": row["billed_delta"],
+            "effective_delta": row["effective_delta"],
+        }
+        for row in found
+    ]  # fmt: skip
 
 
-def _difference(was: int, now: int) -> Decimal:
-    return from_units(now - was)
-
-
-def _sums(warehouse: Warehouse, scope: str, version: str) -> dict[_Key, tuple[int, int]]:
-    found: dict[_Key, tuple[int, int]] = {}
-    for row in warehouse.read_version("cost_ledger", scope, version).to_pylist():
-        key = tuple(row[name] for name in _WHOSE)
-        billed, effective = found.get(key, (0, 0))
-        found[key] = billed + to_units(row["billed"]), effective + to_units(row["effective"])
-    return found
-
-
-def _cause(warehouse: Warehouse, account: str, period: str, old: str, new: str) -> str:
-    """`delivery` (costs changed), `tags` (only their tags), `rules`, or `runs`: the first that differs."""
-    folder = f"ledgers/{account_key(account)}/{period}"
-    was, now = warehouse.state.get(f"{folder}/{old}"), warehouse.state.get(f"{folder}/{new}")
-    if was is None or now is None:
-        return "delivery"
-    if was.value["delivery_id"] != now.value["delivery_id"]:
-        same = _charges(warehouse, was.value["delivery_id"]) == _charges(warehouse, now.value["delivery_id"])
-        return "tags" if same else "delivery"
-    return "rules" if was.value["rules"] != now.value["rules"] else "runs"
-
-
-def _charges(warehouse: Warehouse, delivery_id: str) -> list[dict[str, Any]]:
-    """The charges of a delivery without their tags."""
-    columns = "resource_id, charge_start, charge_end, category, service, sku"
-    found: list[dict[str, Any]] = warehouse.query(
-        f"SELECT {columns}, sum(billed) AS billed, sum(effective) AS effective FROM billing_lines "
-        f"WHERE delivery_id = ? GROUP BY {columns} ORDER BY ALL",
-        [delivery_id],
-        tables=["billing_lines"],
+def _made_of(warehouse: Warehouse, account: str, period: str, scope: str, version: str) -> dict[str, Any]:
+    """Delivery and rules of a version; of one without a record, its delivery as its rows say."""
+    stored = warehouse.state.get(f"ledgers/{account_key(account)}/{period}/{version}")
+    if stored is not None:
+        return stored.value
+    named = warehouse.query(
+        "SELECT any_value(delivery_id) AS delivery_id FROM cost_ledger",
+        tables=["cost_ledger"],
+        versions={"cost_ledger": [(scope, version)]},
     ).to_pylist()
-    return found
+    return {"delivery_id": named[0]["delivery_id"], "rules": None}

@@ -1,17 +1,25 @@
-"""Spend of a period by model, stage and method; its first line says how much of the bill is attributed."""
+"""Spend of a period by model, stage and method; its first line says how much of the bill is attributed.
+
+Only ledgers that reconcile to their bill are summed; a bill that no ledger was built for is shown as what it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from mlcost_pipeline.cost.attribution import ATTRIBUTED, IDLE
+from mlcost_pipeline.cost.attribution import IDLE, UNATTRIBUTED
+from mlcost_pipeline.cost.books import Book, asking, books, require_closed
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
-from mlcost_pipeline.cost.ledger import ledger_rows
-from mlcost_pipeline.cost.slots import money_sum
+from mlcost_pipeline.cost.slots import from_units, money_sum, to_units
 from mlcost_pipeline.warehouse import Warehouse
+
+NO_LEDGER = "no_ledger_yet"
+_SPENT = """
+SELECT model, stage, method, reason, sum(billed) AS billed, sum(effective) AS effective FROM cost_ledger
+GROUP BY ALL ORDER BY model NULLS LAST, stage NULLS LAST, method, reason
+"""
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,10 @@ class SpendRow:
     reason: str | None
     billed: Decimal
     effective: Decimal
+
+    @property
+    def attributed(self) -> bool:
+        return self.model is not None
 
 
 @dataclass(frozen=True)
@@ -41,8 +53,12 @@ class Summary:
         return money_sum(row.effective for row in self.rows)
 
     @property
+    def billed(self) -> Decimal:
+        return money_sum(row.billed for row in self.rows)
+
+    @property
     def attributed(self) -> Decimal:
-        return money_sum(row.effective for row in self.rows if row.method in ATTRIBUTED)
+        return money_sum(row.effective for row in self.rows if row.attributed)
 
     @property
     def idle(self) -> Decimal:
@@ -55,7 +71,7 @@ class Summary:
     @property
     def by_reason(self) -> dict[str, Decimal]:
         """Effective cost that is not attributed, by reason; idle capacity is a reason of its own."""
-        rest = [row for row in self.rows if row.method not in ATTRIBUTED]
+        rest = [row for row in self.rows if not row.attributed]
         names = sorted({row.reason or row.method for row in rest})
         return {name: money_sum(r.effective for r in rest if (r.reason or r.method) == name) for name in names}
 
@@ -67,40 +83,39 @@ class Summary:
         rest = [f"{name.replace('_', ' ')} {amount:,.2f}" for name, amount in self.by_reason.items()]
         tail = "; the rest by reason: " + ", ".join(rest) if rest else "; nothing is left over"
         state = " (provisional)" if self.provisional else ""
-        return f"{head} of {self.effective:,.2f} {self.currency} is attributed{tail}{state}"
+        return f"{head} of {self.effective:,.2f} {self.currency} (effective) is attributed{tail}{state}"
 
 
 def summaries(warehouse: Warehouse, period: str | None = None) -> list[Summary]:
-    """One summary a currency: amounts of different currencies are never added up."""
+    """One summary a currency: amounts of different currencies are never added up.
+
+    Raises:
+        Unreconciled: the parts of a ledger do not add up to its bill.
+    """
     bills = [bill for pair in bills_in_force(warehouse, period) if (bill := delivery(warehouse, *pair)) is not None]
-    rows = ledger_rows(warehouse, period).to_pylist()
-    found = []
-    for currency in sorted({bill.currency for bill in bills}):
-        ours = [bill for bill in bills if bill.currency == currency]
-        spent = tuple(_spend(row for row in rows if row["currency"] == currency))
-        ids = tuple(bill.delivery_id for bill in ours)
-        found.append(Summary(period, currency, spent, any(bill.state != "final" for bill in ours), ids))
-    return found
+    return [_summary(warehouse, currency, period) for currency in sorted({bill.currency for bill in bills})]
 
 
-def by_model_and_stage(summary: Summary) -> dict[tuple[str, str], Decimal]:
-    """Effective cost by model and stage of what is attributed."""
-    found: dict[tuple[str, str], list[Decimal]] = {}
-    for row in summary.rows:
-        if row.model is not None:
-            found.setdefault((row.model, row.stage or "no stage"), []).append(row.effective)
-    return {key: money_sum(amounts) for key, amounts in sorted(found.items())}
+def _summary(warehouse: Warehouse, currency: str, period: str | None) -> Summary:
+    found = books(warehouse, currency, period)
+    built = [book for book in found if book.version is not None]
+    for book in built:
+        require_closed(warehouse, book)
+    rows: list[SpendRow] = []
+    if built:
+        spent = asking(warehouse, built)(_SPENT, [], ["cost_ledger"]).to_pylist()
+        rows = [SpendRow(**row) for row in spent]
+    rows += [_unbuilt(book) for book in found if book.version is None]
+    provisional = any(book.bill.state != "final" for book in found)
+    return Summary(period, currency, tuple(rows), provisional, tuple(book.bill.delivery_id for book in found))
 
 
-def _spend(rows: Iterable[dict[str, Any]]) -> Sequence[SpendRow]:
-    groups: dict[tuple[str | None, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["stage"], row["method"], row["reason"]), []).append(row)
-    ordered = sorted(groups.items(), key=lambda entry: tuple(word or "~" for word in entry[0]))
-    return [
-        SpendRow(
-            model, stage, str(method), reason,
-            money_sum(row["billed"] for row in found), money_sum(row["effective"] for row in found),
+def _unbuilt(book: Book) -> SpendRow:
+    bill = book.bill
+    amounts: Sequence[Decimal] = [
+        from_units(to_units(total) - to_units(residue))
+        for total, residue in (
+            (bill.billed_total, bill.billed_residue), (bill.effective_total, bill.effective_residue),
         )
-        for (model, stage, method, reason), found in ordered
     ]  # fmt: skip
+    return SpendRow(None, None, UNATTRIBUTED, NO_LEDGER, amounts[0], amounts[1])

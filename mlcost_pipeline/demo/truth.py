@@ -122,11 +122,9 @@ def _month(plan: Plan, cloud: Cloud, runs: Sequence[DayRuns], period: str) -> di
         },
         "idle": {resource_id: _text(part) for resource_id, part in sorted(idle.items())},
         "unattributed": {name: f"{amount:f}" for name, amount in sorted(extras.items())},
-        "unattributed_by_reason": {
-            "charge_type": f"{extras['support'] + extras['tax']:f}",
-            "no_resource_id": f"{extras['credit']:f}",
-            "unknown_resource": f"{extras['unknown_resource']:f}",
-        },
+        "unattributed_by_reason": {"unknown_resource": f"{extras['unknown_resource']:f}"},
+        # Charges on charges: they follow what everything else cost, in proportion.
+        "derived": {name: f"{extras[name]:f}" for name in ("credit", "support", "tax")},
         "overcharged_in_first_delivery": f"{wrong:f}",
     }  # fmt: skip
 

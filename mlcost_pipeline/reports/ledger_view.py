@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
-
-import pyarrow as pa
 
 from mlcost_pipeline.reports.dress import summed
 from mlcost_pipeline.warehouse import Warehouse
@@ -39,24 +37,21 @@ class Spend:
 
 def read_spend(warehouse: Warehouse) -> list[Spend]:
     """All ledgers in force, summed exactly, in a stable order."""
-    found: list[Spend] = []
-    for scope in warehouse.scopes("cost_ledger"):
-        found += summarise(warehouse.read_version("cost_ledger", scope))
-    return sorted(found, key=lambda s: tuple("" if getattr(s, key) is None else str(getattr(s, key)) for key in _KEYS))
+    return _spend(warehouse, None)
 
 
-def summarise(ledger: pa.Table) -> list[Spend]:
-    """The parts of one ledger, summed exactly."""
-    sums = ledger.group_by(_KEYS).aggregate([("billed", "sum"), ("effective", "sum"), ("part", "count")])
-    return [
-        Spend(
-            **{key: row[key] for key in _KEYS},
-            billed=row["billed_sum"],
-            effective=row["effective_sum"],
-            parts=row["part_count"],
-        )
-        for row in sums.to_pylist()
-    ]
+def spend_of(warehouse: Warehouse, scope: str, version: str) -> list[Spend]:
+    """One ledger, summed exactly."""
+    return _spend(warehouse, {"cost_ledger": [(scope, version)]})
+
+
+def _spend(warehouse: Warehouse, versions: Mapping[str, Sequence[tuple[str, str]]] | None) -> list[Spend]:
+    keys = ", ".join(_KEYS)
+    sql = (
+        f"SELECT {keys}, sum(billed) AS billed, sum(effective) AS effective, count(*) AS parts FROM cost_ledger "
+        f"GROUP BY {keys} ORDER BY {', '.join(f'{key} NULLS FIRST' for key in _KEYS)}"
+    )
+    return [Spend(**row) for row in warehouse.query(sql, tables=["cost_ledger"], versions=versions).to_pylist()]
 
 
 def by(spend: Iterable[Spend], key: Callable[[Spend], K]) -> dict[K, Decimal]:

@@ -13,13 +13,13 @@ import pytest
 from mlcost_pipeline.cost import attribution
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, scope_of
 from mlcost_pipeline.cost.due import ledgers_behind
-from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, ledger_rows, reconcile, require_reconciled
+from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, reconcile, require_reconciled
 from mlcost_pipeline.cost.runs import register_resource
-from mlcost_pipeline.cost.summary import by_model_and_stage, summaries
+from mlcost_pipeline.cost.summary import summaries
 from mlcost_pipeline.errors import BillError, NothingCompared, Unreconciled
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, line, past_run, write_bill
+from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, ledger_rows, line, past_run, two_models, write_bill
 
 SCOPE = scope_of(ACCOUNT, PERIOD)
 
@@ -40,10 +40,9 @@ def shop(warehouse: Warehouse, tmp_path: Path) -> Warehouse:
 
 
 def _of_run(warehouse: Warehouse, run_id: str, measure: str = "effective") -> Decimal:
-    found: Decimal = sum(
-        (row[measure] for row in ledger_rows(warehouse, PERIOD).to_pylist() if row["run_id"] == run_id), Decimal(0)
-    )
-    return found
+    """What a run was charged, without the taxes that follow."""
+    rows = [row for row in ledger_rows(warehouse, PERIOD) if row["method"] != "derived"]
+    return sum((row[measure] for row in rows if row["run_id"] == run_id), Decimal(0))
 
 
 def test_a_bill_becomes_parts_that_add_up_to_it(shop: Warehouse, settings: Settings) -> None:
@@ -78,7 +77,7 @@ def test_a_restated_bill_says_what_changed_for_which_run(
     second = build_ledger(warehouse, settings, ACCOUNT, PERIOD)
     assert _of_run(warehouse, "r1") == Decimal("0.210")
     [entry] = warehouse.rows("restatements")
-    assert (entry["run_id"], entry["cause"], entry["effective_delta"]) == ("r1", "delivery", Decimal("0.203"))
+    assert (entry["run_id"], entry["cause"], entry["effective_delta"]) == ("r1", "cost", Decimal("0.203"))
     assert (entry["old_ledger_version"], entry["new_ledger_version"]) == (first.ledger_version, second.ledger_version)
     assert second.reconciliation.provisional
     assert second.reconciliation.delivery_id in second.reconciliation.sentence
@@ -108,11 +107,13 @@ def test_a_run_recorded_late_and_new_rules_restate_the_period(
     build_ledger(shop, settings, ACCOUNT, PERIOD)
     assert {row["cause"] for row in shop.rows("restatements")} == {"runs"}
     assert _of_run(shop, "late") == Decimal("1.5")
-    monkeypatch.setattr(attribution, "FOLLOWS_USE", frozenset({"Usage"}))
-    monkeypatch.setattr(attribution, "RULES_VERSION", "next")
-    assert "the rules went from" in ledgers_behind(shop)[0].reason
-    made = build_ledger(shop, settings, ACCOUNT, PERIOD)
+    rule = {"name": "vm", "when": {"resource_prefix": "VM-"}, "model": "fraud", "stage": "serving"}
+    ruled = two_models(rules=[rule])
+    assert "rules of mlcost.yaml changed" in ledgers_behind(shop, ruled)[0].reason
+    made = build_ledger(shop, ruled, ACCOUNT, PERIOD)
     assert made.reconciliation.reconciled
+    monkeypatch.setattr(attribution, "RULES_VERSION", "next")
+    assert "the ladder went from" in ledgers_behind(shop, ruled)[0].reason
     assert {row["cause"] for row in shop.rows("restatements")} == {"runs", "rules"}
 
 
@@ -139,19 +140,19 @@ def test_killed_before_the_pointer_moves_the_old_ledger_stays_and_a_repeat_finis
 def test_a_ledger_is_behind_until_it_is_built_on_the_newest_bill_and_runs(
     shop: Warehouse, settings: Settings, tmp_path: Path
 ) -> None:
-    [behind] = ledgers_behind(shop)
+    [behind] = ledgers_behind(shop, settings)
     assert (behind.scope, "no ledger" in behind.reason) == (f"{ACCOUNT}|{PERIOD}", True)
     build_ledger(shop, settings, ACCOUNT, PERIOD)
-    assert ledgers_behind(shop) == []
+    assert ledgers_behind(shop, settings) == []
     past_run(shop, "after the billed time", start=NOON + 5 * HOUR)
     past_run(shop, "elsewhere", resource="a machine that is not on the bill")
-    assert ledgers_behind(shop) == []
+    assert ledgers_behind(shop, settings) == []
     past_run(shop, "late", start=NOON + HOUR / 2, hours=0.5)
-    [behind] = ledgers_behind(shop)
+    [behind] = ledgers_behind(shop, settings)
     assert "runs within the billed time" in behind.reason
     build_ledger(shop, settings, ACCOUNT, PERIOD)
     import_bill(shop, write_bill(tmp_path / "2.csv", [line("1")]))
-    [behind] = ledgers_behind(shop)
+    [behind] = ledgers_behind(shop, settings)
     assert "took over" in behind.reason
 
 
@@ -199,17 +200,12 @@ def test_two_months_of_the_same_resource_stay_apart(warehouse: Warehouse, settin
 def test_the_first_line_says_how_much_is_attributed_and_what_the_rest_is(shop: Warehouse, settings: Settings) -> None:
     build_ledger(shop, settings, ACCOUNT, PERIOD)
     [summary] = summaries(shop, PERIOD)
-    # 1.5 of r1, 3 of r2 and 2 by tag out of 15.5; 1.5 idle, 0.5 tax, 7 of strangers.
-    assert summary.attributed == Decimal("6.5")
+    # 1.5 of r1, 3 of r2 and 2 by tag out of 15, and the tax of 0.50 on them; 1.5 idle, 7 of strangers.
+    assert summary.attributed == Decimal("6.5") + Decimal("0.216666666666666666")
     assert summary.first_line == (
-        "41.9 % of 15.50 USD is attributed; the rest by reason: charge type 0.50, idle 1.50, unknown resource 7.00"
+        "43.3 % of 15.50 USD (effective) is attributed; the rest by reason: idle 1.50, tax 0.28, unknown resource 7.00"
     )
     assert summary.attributed + sum(summary.by_reason.values()) == summary.effective
-    assert by_model_and_stage(summary) == {
-        ("fraud", "training"): Decimal("1.5"),
-        ("recs", "features"): Decimal(2),
-        ("recs", "serving"): Decimal(3),
-    }
 
 
 def test_currencies_are_never_added_up(warehouse: Warehouse, settings: Settings, tmp_path: Path) -> None:
@@ -232,9 +228,12 @@ def test_bills_of_strangers_import_reconcile_and_read_unattributed_by_reason(
             found = build_ledger(warehouse, settings, one.account, one.period)
             assert found.reconciliation.reconciled
             assert found.reconciliation.lines == one.rows
-    kept = ledger_rows(warehouse).to_pylist()
-    assert {row["method"] for row in kept} == {"unattributed"}
-    assert {row["reason"] for row in kept} <= {"charge_type", "no_resource_id", "unknown_resource"}
+    kept = ledger_rows(warehouse)
+    assert {row["method"] for row in kept} == {"derived", "unattributed"}
+    assert {row["reason"] for row in kept} <= {
+        "charge_type", "no_resource_id", "unknown_resource", "commitment", "commitment_unused", "tax", "credit",
+        "discount", "support",
+    }  # fmt: skip
     bills = [delivery(warehouse, *pair) for pair in bills_in_force(warehouse)]
     total = sum((bill.effective_total for bill in bills if bill), Decimal(0))
     assert sum(s.effective for s in summaries(warehouse)) == total

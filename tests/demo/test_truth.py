@@ -27,8 +27,13 @@ def test_the_ledger_finds_what_was_planted(spring_shop: Any, tmp_path: Path) -> 
     assert reconciliation.reconciled and reconciliation.measures[0].bill == Decimal(true["total"])
     spend: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
     rest: dict[str, Decimal] = defaultdict(Decimal)
+    followed: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    derived: dict[str, Decimal] = defaultdict(Decimal)
     for part in shop.warehouse.read_version("cost_ledger", f"{ACCOUNT}|2025-03").to_pylist():
-        if part["model"] is not None:
+        if part["method"] == "derived":
+            derived[part["reason"]] += part["billed"]
+            followed[part["model"], part["stage"]] += part["billed"]
+        elif part["model"] is not None:
             spend[part["model"], part["stage"]] += part["billed"]
         else:
             rest[part["reason"] or "idle"] += part["billed"]
@@ -39,3 +44,7 @@ def test_the_ledger_finds_what_was_planted(spring_shop: Any, tmp_path: Path) -> 
     idle = sum(map(Decimal, true["idle"].values()), Decimal(0))
     assert rest.keys() == {*reasons, "idle"}
     assert all(abs(rest[name] - amount) < CLOSE for name, amount in {**reasons, "idle": idle}.items())
+    on_top = {name: Decimal(text) for name, text in true["derived"].items() if Decimal(text)}
+    assert derived == on_top
+    share = sum(on_top.values()) / (Decimal(true["total"]) - sum(on_top.values()))
+    assert max(abs(followed[key] - amount * share) for key, amount in planted.items()) < CLOSE

@@ -1,0 +1,60 @@
+"""Fully loaded views: idle and unattributed money spread over the models. Views over the ledger, never stored in it.
+
+What a model carries of it is shown beside its own cost, under the policy that was asked for; the sum is the bill's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from mlcost_pipeline.cost.slots import from_units, money_sum, to_units
+from mlcost_pipeline.cost.summary import Summary
+
+Policy = Literal["proportional", "even", "none"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model's own effective cost and what it carries; of the policy `none` it carries nothing."""
+
+    model: str
+    own: Decimal
+    carried: Decimal
+
+    @property
+    def total(self) -> Decimal:
+        return from_units(to_units(self.own) + to_units(self.carried))
+
+
+def fully_loaded(summary: Summary, policy: Policy) -> tuple[list[Loaded], Decimal]:
+    """Every model's cost with its part of what is nobody's, and what stays nobody's (all of it under `none`).
+
+    Parts are whole units of 1e-18 by cumulative rounding over the models in order, so that the sum never changes.
+    """
+    own: dict[str, list[Decimal]] = {}
+    for row in summary.rows:
+        if row.model is not None:
+            own.setdefault(row.model, []).append(row.effective)
+    sums = {model: money_sum(amounts) for model, amounts in sorted(own.items())}
+    rest = to_units(money_sum(row.effective for row in summary.rows if row.model is None))
+    weights = _weights(sums, policy)
+    if not any(weights):
+        return [Loaded(model, amount, Decimal(0)) for model, amount in sums.items()], from_units(rest)
+    found, before, upto, whole = [], 0, 0, sum(weights)
+    for (model, amount), weight in zip(sums.items(), weights, strict=True):
+        upto += weight
+        share = rest * upto // whole
+        found.append(Loaded(model, amount, from_units(share - before)))
+        before = share
+    return found, Decimal(0)
+
+
+def _weights(sums: Mapping[str, Decimal], policy: Policy) -> Sequence[int]:
+    if policy == "even":
+        return [1] * len(sums)
+    if policy == "proportional":
+        return [max(0, to_units(amount)) for amount in sums.values()]
+    return [0] * len(sums)

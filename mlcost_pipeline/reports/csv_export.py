@@ -1,0 +1,52 @@
+"""Tables as CSV files that a spreadsheet opens without running what stands in their cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+#: A cell that begins so is a formula to a spreadsheet (OWASP, "CSV Injection").
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def neutral(value: Any) -> str:
+    """A cell as text: numbers and times as they are, text that a spreadsheet would run led by an apostrophe.
+
+    >>> neutral("=1+1"), neutral(Decimal("-1.50")), neutral(None)
+    ("'=1+1", '-1.50', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A header line and the rows, every cell neutral."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([neutral(name) for name in columns])
+    writer.writerows([neutral(cell) for cell in row] for row in rows)
+    return out.getvalue()
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write :func:`as_csv` to a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        aside.write_text(as_csv(columns, rows), encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -6,8 +6,9 @@ loses at most a second of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -17,12 +18,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mlcost_pipeline.clock import model_clock
+from mlcost_pipeline.cost.runs import record_run
 from mlcost_pipeline.errors import MlcostError, ModelError
 from mlcost_pipeline.inference.guard import Guard, begin
 from mlcost_pipeline.inference.lookup import Lookup
 from mlcost_pipeline.inference.lookup_log import lookup_log, request_log
 from mlcost_pipeline.inference.online import OnlineScorer, Score
 from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
 
 MAX_BODY_BYTES = 1_000_000
@@ -115,13 +119,32 @@ def create_app(settings: Settings, warehouse: Warehouse) -> FastAPI:
 
 
 def serve(settings: Settings, warehouse: Warehouse, host: str = "127.0.0.1", port: int = 8080) -> None:
-    """Serve until told to stop (SIGINT or SIGTERM): requests in flight are answered, logs are written out."""
+    """Serve until told to stop (SIGINT or SIGTERM): requests in flight are answered, logs are written out.
+
+    The process is on record as a run: of the model, or of the platform where it serves several.
+    """
     import uvicorn
 
     config = uvicorn.Config(
         create_app(settings, warehouse), host=host, port=port, access_log=False, ws="none", timeout_graceful_shutdown=10
     )
-    uvicorn.Server(config).run()
+    model, worker = next(iter(settings.models)) if len(settings.models) == 1 else PLATFORM, settings.worker
+    with _stopping_is_no_failure(), record_run(
+        warehouse, model_clock(warehouse, settings, model), model=model, stage="serving", purpose="online",
+        resource_id=worker.resource_id, share_milli=worker.share_milli, market="on_demand", price=worker.price_per_hour,
+    ):  # fmt: skip
+        uvicorn.Server(config).run()
+
+
+@contextmanager
+def _stopping_is_no_failure() -> Iterator[None]:
+    """uvicorn, when it has stopped, raises the signal that stopped it again, which would end the process at once."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _errors(app: FastAPI) -> None:

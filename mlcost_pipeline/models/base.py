@@ -70,7 +70,8 @@ class Family(Protocol):
     """A way to train: ``start`` once, ``step`` through batches of row numbers, ``save`` an artefact.
 
     ``samples``, ``batch_size`` and ``epochs`` are known after ``start``. A family with ``stepped = False`` does all
-    its work in one step (samples = batch_size = epochs = 1).
+    its work in one step (samples = batch_size = epochs = 1). What fetches data, in ``start`` or in ``step``, does so
+    inside ``data_wait.waiting_for_data()``; what does not is counted as work.
     """
 
     name: ClassVar[str]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mlcost_pipeline.errors import ModelError
+from mlcost_pipeline.models.data_wait import waiting_for_data
 
 PREFIX = "f_"
 MAX_LEVELS = 64
@@ -84,6 +85,7 @@ def fit_encoder(rows: pa.Table) -> Encoder:
     return Encoder(numbers, categories)
 
 
+@waiting_for_data()
 def read_training_rows(features: Path, training_cut: datetime) -> tuple[pa.Table, NDArray[np.int64]]:
     """Rows before ``training_cut`` whose label is known, and the labels (0 or 1).
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from mlcost_pipeline.errors import ModelError
 from mlcost_pipeline.models.base import read_params
+from mlcost_pipeline.models.data_wait import waiting_for_data
 from mlcost_pipeline.models.determinism import seeded, snapshot, threads
 from mlcost_pipeline.models.encoding import Encoder, fit_encoder, read_training_rows
 from mlcost_pipeline.models.vectors import read_arrays, read_meta, write_arrays
@@ -69,11 +70,13 @@ class Mlp:
     def step(self, indices: NDArray[np.int64], step_seed: int) -> float:
         """One optimiser step on the rows ``indices``; dropout follows from ``step_seed``."""
         chosen = torch.from_numpy(np.asarray(indices, dtype=np.int64))
+        with waiting_for_data():
+            inputs, labels = self._inputs[chosen], self._labels[chosen]
         weight = torch.tensor(float(self.params["positive_weight"]))
         with threads(int(self.params["threads"])), seeded(step_seed):
             self.network.train()
-            logits = self.network(self._inputs[chosen])[:, 0]
-            loss = functional.binary_cross_entropy_with_logits(logits, self._labels[chosen], pos_weight=weight)
+            logits = self.network(inputs)[:, 0]
+            loss = functional.binary_cross_entropy_with_logits(logits, labels, pos_weight=weight)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from mlcost_pipeline.errors import ModelError
 from mlcost_pipeline.models.base import read_params
+from mlcost_pipeline.models.data_wait import waiting_for_data
 from mlcost_pipeline.models.determinism import INFERENCE_BLOCK, seeded, snapshot, threads
 from mlcost_pipeline.models.sequences import first_occurrences, read_sequences
 from mlcost_pipeline.models.transformer import Transformer
@@ -85,11 +86,12 @@ class SasRec:
     def step(self, indices: NDArray[np.int64], step_seed: int) -> float:
         """One optimiser step on the windows ``indices``; dropout and negatives follow from ``step_seed``."""
         chosen = torch.from_numpy(np.asarray(indices, dtype=np.int64))
+        with waiting_for_data():
+            inputs, targets = self._inputs[chosen], self._targets[chosen]
         with threads(int(self.params["threads"])), seeded(step_seed):
             self.network.train()
-            targets = self._targets[chosen]
             real = targets != _NO_TARGET
-            hidden = self.network(self._inputs[chosen])[real]
+            hidden = self.network(inputs)[real]
             loss = self._loss(hidden, targets[real])
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mlcost_pipeline.errors import ModelError
+from mlcost_pipeline.models.data_wait import waiting_for_data
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Sequences:
         return [self.item[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)]
 
 
+@waiting_for_data()
 def read_sequences(features: Path, training_cut: datetime) -> Sequences:
     """Events before ``training_cut``; items and users are numbered in the order of their ids as text.
 

@@ -10,15 +10,16 @@ from typing import Any
 from mlcost_pipeline.errors import JobError
 from mlcost_pipeline.warehouse import Warehouse
 
-_TIMES = ("claimed_at", "launched_at", "ended_at")
+_TIMES = ("claimed_at", "launched_at", "ended_at", "beat_at")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt. Seconds and times are of the model's clock, except `stepping_wall_seconds`.
+    """One attempt. Seconds and times are of the model's clock, except those named wall seconds.
 
     `outcome` is null while it runs, then `succeeded`, `interrupted` (by the market or by us), `failed` (an error of
-    the job), `lost` (it vanished while nobody looked) or `refused` (no capacity).
+    the job), `lost` (it vanished while nobody looked) or `refused` (no capacity). `beat_at` is when the trainer last
+    told of itself; `data_wait_wall_seconds` is null where it does not say how long it waited for data.
     """
 
     job_id: str
@@ -43,6 +44,8 @@ class Attempt:
     load_seconds: float | None = None
     stepping_wall_seconds: float = 0.0
     cpu_wall_seconds: float = 0.0
+    data_wait_wall_seconds: float | None = None
+    beat_at: datetime | None = None
 
     @property
     def run_id(self) -> str:
@@ -72,7 +75,7 @@ class Attempt:
     def from_dict(cls, value: dict[str, Any]) -> Attempt:
         known = {field.name: value[field.name] for field in fields(cls) if field.name in value}
         for name in _TIMES:
-            known[name] = datetime.fromisoformat(known[name]) if known[name] else None
+            known[name] = datetime.fromisoformat(known[name]) if known.get(name) else None
         return cls(**{**known, "price_per_hour": Decimal(known["price_per_hour"])})
 
 

@@ -7,6 +7,10 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from mlcost_pipeline.clock import Clock
+from mlcost_pipeline.cost.busy.cgroups import CgroupCpu
+from mlcost_pipeline.cost.busy.measured import Busy
+from mlcost_pipeline.cost.busy.process_tree import ProcessTree
+from mlcost_pipeline.cost.busy.stored import busy_of
 from mlcost_pipeline.cost.runs import close_run, find_run, register_resource
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.attempts import Attempt
@@ -18,11 +22,12 @@ from mlcost_pipeline.warehouse import Warehouse
 def settle(warehouse: Warehouse, settings: Settings, clock: Clock, attempt: Attempt) -> None:
     """Bring the tables to what the record of an ended attempt says; a repeat changes nothing.
 
-    Busy time is the trainer's CPU time in the clock's seconds, and never more than was billed.
+    Busy time is never more than was billed, and unknown where neither we nor the trainer measured it.
     """
     if attempt.ended_at is None or find_run(warehouse, attempt.run_id) is None:
         return
     billed = (attempt.ended_at - attempt.claimed_at) / timedelta(seconds=1)
+    busy, waited = _busy(warehouse, clock, attempt, billed), attempt.data_wait_wall_seconds
     cancelled = attempt.outcome == "refused" or str(attempt.cause).startswith("cancelled")
     close_run(
         warehouse,
@@ -31,9 +36,10 @@ def settle(warehouse: Warehouse, settings: Settings, clock: Clock, attempt: Atte
         status="cancelled" if cancelled else str(attempt.outcome),
         cause=attempt.cause,
         ended_at=attempt.ended_at,
-        busy_seconds=min(attempt.cpu_wall_seconds * clock.rate, billed),
-        busy_metric="process_cpu",
-        busy_coverage=1.0,
+        busy_seconds=None if busy is None else min(busy.seconds, billed),
+        busy_metric=None if busy is None else busy.metric,
+        busy_coverage=None if busy is None else busy.coverage,
+        data_wait_seconds=None if waited is None else min(waited * clock.rate, billed),
         steps_done=attempt.steps_done,
         steps_redone=attempt.steps_redone,
     )
@@ -41,6 +47,27 @@ def settle(warehouse: Warehouse, settings: Settings, clock: Clock, attempt: Atte
     kind = "gpu" if pool is None else pool.resource_kind
     until = max(attempt.ended_at, attempt.claimed_at + timedelta(microseconds=1))
     register_resource(warehouse, attempt.resource_id, kind, 1000, f"milli_{kind}", attempt.claimed_at, valid_to=until)
+
+
+def _busy(warehouse: Warehouse, clock: Clock, attempt: Attempt, billed: float) -> Busy | None:
+    """What the sampler measured; the trainer's own account of its CPU time instead where it reaches further.
+
+    That is so at its end, which comes between two readings, and for as long as no supervisor was there. CPU time
+    never stands in for time on a GPU.
+    """
+    stored = warehouse.state.get(f"runs/{attempt.run_id}")
+    sampled = None if stored is None else busy_of(stored.value, billed)
+    if attempt.beat_at is None or attempt.cpu_wall_seconds <= 0 or billed <= 0:
+        return sampled
+    covered = min(billed, max(0.0, (attempt.beat_at - attempt.claimed_at) / timedelta(seconds=1)))
+    told = Busy(
+        attempt.cpu_wall_seconds * clock.rate, ProcessTree.metric, covered / billed, ProcessTree.device, 1, covered, 1.0
+    )
+    if sampled is None:
+        return told
+    of_cpu = sampled.metric in (ProcessTree.metric, CgroupCpu.metric)
+    further = told.covered_seconds > sampled.covered_seconds and told.seconds >= sampled.seconds
+    return told if of_cpu and further else sampled
 
 
 def last_seen(warehouse: Warehouse, clock: Clock, attempt: Attempt, instance: Instance) -> datetime:

@@ -71,7 +71,7 @@ def open_record(
         warehouse, clock, model=model, stage="training", purpose="retrain", resource_id=attempt.resource_id,
         market=attempt.market, pool=attempt.pool, price=attempt.price_per_hour, run_id=attempt.run_id,
         job_id=attempt.job_id, attempt=attempt.number, started_at=attempt.claimed_at,
-        orchestrator_run_id=orchestrator_run_id, code_version=__version__,
+        orchestrator_run_id=orchestrator_run_id, code_version=__version__, gpus=pool.resource_kind == "gpu",
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.spot.attempts import Attempt
@@ -12,7 +13,7 @@ from mlcost_pipeline.training.pulse import read_heartbeat
 
 _FIELDS = (
     "resumed_from", "reached_step", "durable_step", "total_steps", "steps_done", "steps_redone", "load_seconds",
-    "stepping_wall_seconds", "cpu_wall_seconds",
+    "stepping_wall_seconds", "cpu_wall_seconds", "data_wait_wall_seconds", "beat_at",
 )  # fmt: skip
 
 
@@ -43,7 +44,14 @@ def progress(attempt: Attempt, place: AttemptFolder, clock: Clock, reached_befor
         load_seconds=load,
         stepping_wall_seconds=beat.stepping_seconds,
         cpu_wall_seconds=beat.cpu_seconds,
+        data_wait_wall_seconds=beat.data_wait_seconds,
+        beat_at=_told_at(clock, beat.monotonic),
     )
+
+
+def _told_at(clock: Clock, monotonic: float) -> datetime | None:
+    """A monotonic time of this machine on the model's clock; None for a trainer that does not give it."""
+    return clock.now() - timedelta(seconds=(time.monotonic() - monotonic) * clock.rate) if monotonic else None
 
 
 def progress_fields(attempt: Attempt) -> dict[str, object]:

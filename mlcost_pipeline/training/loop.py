@@ -8,11 +8,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlcost_pipeline.errors import JobError
+from mlcost_pipeline.models.data_wait import waiting_for_data
 from mlcost_pipeline.training.checkpoint import newest_valid, versions
 from mlcost_pipeline.training.contract import (
     DONE,
@@ -27,6 +32,22 @@ from mlcost_pipeline.training.losses import Losses
 from mlcost_pipeline.training.order import Cursor, Order, step_seed
 from mlcost_pipeline.training.pulse import Pulse
 from mlcost_pipeline.training.saving import Saver
+
+
+@dataclass(frozen=True)
+class DataWait:
+    """Wall seconds that an attempt waited for data, of all that it took from its start to its last step."""
+
+    seconds: float
+    of_seconds: float
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.seconds / self.of_seconds) if self.of_seconds > 0 else 0.0
+
+    @property
+    def said(self) -> str:
+        return f"{self.share:.1%} of {self.of_seconds:.1f} s spent waiting for data"
 
 
 class Stop:
@@ -57,7 +78,7 @@ def train(job: TrainerJob, family: Any, place: AttemptFolder, stop: Stop, say: C
         CheckpointError: saving failed too often.
         JobError: samples seen differ from samples expected.
     """
-    pulse = Pulse(place.heartbeat)
+    pulse, began = Pulse(place.heartbeat), time.monotonic()
     pulse.beat("starting", force=True)
     family.start(job.features, job.training_cut)
     stepped = bool(family.stepped)
@@ -78,20 +99,20 @@ def train(job: TrainerJob, family: Any, place: AttemptFolder, stop: Stop, say: C
             _beat(pulse, "saved", order, cursor, resumed, saver)
             say(f"interrupted at step {cursor.steps} of {order.total_steps}, durable step {saver.durable_step}")
             return INTERRUPTED
-        loss = family.step(order.indices(cursor), step_seed(job.seed, cursor.epoch, cursor.batch))
+        loss = family.step(_fetched(order, cursor), step_seed(job.seed, cursor.epoch, cursor.batch))
         cursor = order.after(cursor)
         losses = losses.add(float(loss), epoch_ended=cursor.batch == 0)
         if stepped and saver.due():
             saver.save(family.state(), cursor, losses.as_dict())
         _beat(pulse, "stepping", order, cursor, resumed, saver, force=saver.durable_step == cursor.steps)
 
-    if cursor.samples_seen != order.expected_samples:
-        raise JobError(f"job {job.job_id}: {cursor.samples_seen} samples seen, {order.expected_samples} expected")
+    _require_all_seen(job, order, cursor)
     if stepped and cursor.steps > saver.durable_step:
         saver.save(family.state(), cursor, losses.as_dict())  # a kill from here on costs no step
-    write_result(job, family, place, cursor, losses)
+    waited = DataWait(pulse.data_wait_seconds, time.monotonic() - began)
+    write_result(job, family, place, cursor, losses, waited)
     _beat(pulse, "done", order, cursor, resumed, saver)
-    say(f"done: {cursor.steps} steps, {cursor.samples_seen} samples, last loss {losses.last}")
+    say(f"done: {cursor.steps} steps, {cursor.samples_seen} samples, last loss {losses.last}; {waited.said}")
     return DONE
 
 
@@ -121,7 +142,9 @@ def resume(
         return cursor, losses
 
 
-def write_result(job: TrainerJob, family: Any, place: AttemptFolder, cursor: Cursor, losses: Losses) -> None:
+def write_result(
+    job: TrainerJob, family: Any, place: AttemptFolder, cursor: Cursor, losses: Losses, waited: DataWait
+) -> None:
     """Save the artefact, then the result that names each of its files with its hash: the commit of the attempt."""
     place.artefact.mkdir(parents=True, exist_ok=True)
     family.save(place.artefact)
@@ -135,9 +158,20 @@ def write_result(job: TrainerJob, family: Any, place: AttemptFolder, cursor: Cur
             "artefact": files,
             "cursor": cursor.as_dict(),
             "losses": losses.as_dict(),
+            "data_wait": {"seconds": waited.seconds, "of_seconds": waited.of_seconds, "share": waited.share},
             "versions": versions(),
         },
     )
+
+
+@waiting_for_data()
+def _fetched(order: Order, cursor: Cursor) -> NDArray[np.int64]:
+    return order.indices(cursor)
+
+
+def _require_all_seen(job: TrainerJob, order: Order, cursor: Cursor) -> None:
+    if cursor.samples_seen != order.expected_samples:
+        raise JobError(f"job {job.job_id}: {cursor.samples_seen} samples seen, {order.expected_samples} expected")
 
 
 def _beat(pulse: Pulse, phase: str, order: Order, cursor: Cursor, resumed: int, saver: Saver, *,

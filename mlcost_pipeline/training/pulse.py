@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from mlcost_pipeline.models.data_wait import waited_seconds
 from mlcost_pipeline.training.contract import read_json, write_json
 
 BEAT_SECONDS = 0.2
@@ -25,6 +26,7 @@ class Heartbeat:
     cpu_seconds: float
     stepping_seconds: float
     monotonic: float
+    data_wait_seconds: float | None = None  # None: the trainer does not say
 
 
 class Pulse:
@@ -34,6 +36,12 @@ class Pulse:
         self.file = file
         self.stepping_since: float | None = None
         self.written_at = float("-inf")
+        self._waited_before = waited_seconds()
+
+    @property
+    def data_wait_seconds(self) -> float:
+        """Wall seconds that this attempt has waited for data, reading its features included."""
+        return waited_seconds() - self._waited_before
 
     def beat(self, phase: str, *, step: int = 0, total: int = 0, samples: int = 0, resumed: int = 0, durable: int = 0,
              force: bool = False) -> None:  # fmt: skip
@@ -43,15 +51,21 @@ class Pulse:
             return
         self.written_at = now
         stepping = 0.0 if self.stepping_since is None else now - self.stepping_since
-        beat = Heartbeat(phase, step, total, samples, resumed, durable, sum(os.times()[:4]), stepping, now)
+        cpu, waited = sum(os.times()[:4]), self.data_wait_seconds
+        beat = Heartbeat(phase, step, total, samples, resumed, durable, cpu, stepping, now, waited)
         write_json(self.file, asdict(beat), durable=False)
 
 
 def read_heartbeat(file: Path) -> Heartbeat | None:
-    """The last heartbeat of an attempt; fields that a team's own trainer left out read as zero."""
+    """The last heartbeat of an attempt; fields that a team's own trainer left out read as zero, waiting as unknown."""
     value = read_json(file)
     if value is None:
         return None
     empty = Heartbeat("stepping", 0, 0, 0, 0, 0, 0.0, 0.0, 0.0)
-    known = {f.name: type(getattr(empty, f.name))(value.get(f.name, getattr(empty, f.name))) for f in fields(Heartbeat)}
-    return Heartbeat(**known)
+    known = {
+        f.name: type(getattr(empty, f.name))(value.get(f.name, getattr(empty, f.name)))
+        for f in fields(Heartbeat)
+        if f.name != "data_wait_seconds"
+    }
+    waited = value.get("data_wait_seconds")
+    return Heartbeat(**known, data_wait_seconds=None if waited is None else float(waited))

@@ -25,12 +25,12 @@ __all__ = ["LAST_JOBS", "Price", "retrain_price"]
 def retrain_price(warehouse: Warehouse, settings: Settings, model: str) -> Price:
     """Money that one more retrain of `model` is expected to cost, and where the figure comes from.
 
-    In order: the mean effective cost of the last attributed jobs; the price book's estimate of the last jobs that no
-    bill has reached; the price of on-demand capacity for the work estimate of the newest job; the same for the whole
-    deploy window, an upper bound.
+    In order: the mean effective cost of the last attributed jobs, tax, support and discounts included; the price
+    book's estimate of the last jobs that no bill has reached; the price of on-demand capacity for the work estimate of
+    the newest job; the same for the whole deploy window, an upper bound.
     """
     jobs = _ended_jobs(warehouse, model)
-    billed = billed_runs(warehouse)
+    billed = billed_runs(warehouse, settings.currency)
     attributed = [runs for runs in jobs if all(run["run_id"] in billed for run in runs)][-LAST_JOBS:]
     if attributed:
         costs = [money_sum(billed[run["run_id"]] for run in runs) for runs in attributed]

@@ -27,6 +27,7 @@ from mlcost_pipeline.home import dagster_environment
 from mlcost_pipeline.settings import load_settings
 from mlcost_pipeline.triggers import Request, triggers
 from mlcost_pipeline.warehouse import Warehouse
+from sensors.run_records import copy_run, owners_of
 
 MAX_PASSES = 12
 PROCESS_TAG = "mlcost/process"
@@ -58,13 +59,13 @@ class Passes:
         self.settings = load_settings(config)
         self.warehouse = Warehouse(self.settings.path(self.settings.warehouse))
         self.definitions = build_definitions(config)
+        self._owners = owners_of(list(self.definitions.assets or []))  # type: ignore[arg-type]
         self._progress = progress or _silent
         close_lost_runs(self.warehouse, self._clock_of)  # whatever a killed process left open
         _close_dead_passes(home)
 
     def _clock_of(self, model: str) -> Clock:
-        named = model if model in self.settings.models else sorted(self.settings.models)[0]
-        return model_clock(self.warehouse, self.settings, named)
+        return model_clock(self.warehouse, self.settings, model)
 
     def tick(self, only: Sequence[str] | None = None) -> list[Done]:
         """Evaluate every trigger once, in order, and run what each requests.
@@ -147,6 +148,7 @@ class Passes:
                 run_config=QUIET_LOGS,
                 raise_on_error=False,
             )
+            copy_run(instance, self, run_id, self._owners)
         self._progress(job, None, total, total)
         if not result.success:
             raise MlcostError(f"run {run_id} of job {job} failed: {_failure(result)}; see it in the UI (mlcost dev)")

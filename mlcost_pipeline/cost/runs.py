@@ -7,7 +7,7 @@ what commits the end. A process that dies in between leaves a run that :func:`cl
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from mlcost_pipeline.clock import Clock
+from mlcost_pipeline.cost.busy.stored import busy_of
 from mlcost_pipeline.cost.heartbeat import Heartbeat
 from mlcost_pipeline.cost.processes import ProcessIdentity, identify, is_alive
 from mlcost_pipeline.errors import JobError
@@ -25,7 +26,6 @@ PURPOSES = ("retrain", "shadow", "drill", "trial", "backtest", "batch", "online"
 ENDED = ("succeeded", "failed", "interrupted", "cancelled", "lost")
 #: A run on another machine is given up after this many wall seconds without a heartbeat.
 SILENT_SECONDS = 600.0
-BUSY_METRIC = "process_cpu"
 
 
 @dataclass
@@ -46,20 +46,19 @@ class RunHandle:
         """Steps executed in this run, and how many of them an earlier run had already done."""
         self.measured |= {"steps_done": int(done), "steps_redone": int(redone)}
 
+    def waited_for_data(self, seconds: float) -> None:
+        """Seconds of the clock in which the work waited for data."""
+        self.measured |= {"data_wait_seconds": float(seconds)}
+
     def watch(self, pid: int) -> None:
         """The work is done by process `pid`: the run is lost when that process is gone."""
         self.heartbeat.watch(pid)
 
     def close(self, *, status: str, cause: str | None = None, ended_at: datetime | None = None) -> None:
-        """End the run with what it has measured; without a measurement of its own, with process CPU time."""
+        """End the run with what it has measured itself; busy time is else what its heartbeats measured."""
+        end = ended_at or self.clock.now()
         self.heartbeat.stop()
-        if "busy_seconds" not in self.measured:
-            seconds = self.heartbeat.busy_seconds()
-            if seconds is not None:
-                self.busy(seconds, BUSY_METRIC, 1.0)
-        close_run(
-            self.warehouse, self.clock, self.run_id, status=status, cause=cause, ended_at=ended_at, **self.measured
-        )
+        close_run(self.warehouse, self.clock, self.run_id, status=status, cause=cause, ended_at=end, **self.measured)
 
 
 def open_run(
@@ -84,17 +83,21 @@ def open_run(
     started_at: datetime | None = None,
     code_version: str | None = None,
     pid: int | None = None,
+    gpus: bool | Sequence[str] = False,
 ) -> RunHandle:
     """Put a run on record before its work begins, and start its heartbeat.
 
     Opening a run that still runs, or was given up as lost, attaches to it again and keeps its start. `price` is money
-    an hour for the whole resource; `pid` the process that does the work (default: this one).
+    an hour for the whole resource; `pid` the process that does the work (default: this one); `gpus` that it works on
+    GPUs: all that it sees, or these (see ``cost.busy``).
 
     Raises:
         JobError: stage or purpose is unknown, or the run has already ended.
     """
     _check_words(stage, purpose, job_id, attempt, share_milli)
+    watched = identify(pid)
     run_id = run_id or (f"{job_id}/{attempt}" if purpose == "retrain" else f"{stage}-{uuid.uuid4().hex[:16]}")
+    heartbeat = Heartbeat(warehouse.state, clock, run_id, watched, gpus=gpus, share_milli=share_milli)
     record: dict[str, Any] = {
         "run_id": run_id, "job_id": job_id, "attempt": attempt, "model": model, "model_version": model_version,
         "stage": stage, "purpose": purpose, "asset": asset, "partition": partition, "market": market, "pool": pool,
@@ -106,14 +109,12 @@ def open_run(
         record = _attached(warehouse, found)
     path, now = f"runs/{run_id}", clock.now().isoformat()
     hold = {"resource_id": resource_id, "share_milli": share_milli, "model": model, "heartbeat_at": now}
-    watched = identify(pid)
     warehouse.state.update(path, lambda value: {**hold, **(value or {}), "process": watched.as_json()})
     warehouse.append("run_records", [record])
     stored = warehouse.state.get(path)
     assert stored is not None
     _occupy(warehouse, record, stored.value, end=None)
-    heartbeat = Heartbeat(warehouse.state, clock, run_id, watched)
-    heartbeat.start()
+    heartbeat.start(record["started_at"])
     return RunHandle(run_id, warehouse, clock, heartbeat)
 
 
@@ -130,6 +131,7 @@ def close_run(
     busy_coverage: float | None = None,
     steps_done: int | None = None,
     steps_redone: int | None = None,
+    data_wait_seconds: float | None = None,
     model_version: str | None = None,
 ) -> None:
     """End a run. A run that has ended stays as it ended (so a repeat is a no-op), unless it was given up as lost.
@@ -160,6 +162,7 @@ def close_run(
         "steps_done": steps_done if steps_done is not None else record["steps_done"],
         "steps_redone": steps_redone if steps_redone is not None else record["steps_redone"],
         "model_version": model_version or record["model_version"],
+        "data_wait_seconds": data_wait_seconds if data_wait_seconds is not None else record["data_wait_seconds"],
     }  # fmt: skip
     warehouse.append("run_records", [final])
 
@@ -184,6 +187,7 @@ def record_run(
     run_id: str | None = None,
     job_id: str | None = None,
     attempt: int | None = None,
+    gpus: bool | Sequence[str] = False,
 ) -> Iterator[RunHandle]:
     """Record the work of the ``with`` block as one run: `succeeded`, or `failed` with what went wrong.
 
@@ -194,7 +198,7 @@ def record_run(
         warehouse, clock, model=model, stage=stage, purpose=purpose, resource_id=resource_id, asset=asset,
         partition=partition, share_milli=share_milli, market=market, pool=pool, price=price,
         model_version=model_version, orchestrator_run_id=orchestrator_run_id, run_id=run_id, job_id=job_id,
-        attempt=attempt,
+        attempt=attempt, gpus=gpus,
     )  # fmt: skip
     try:
         yield handle
@@ -285,13 +289,10 @@ def _occupy(warehouse: Warehouse, record: dict[str, Any], held: dict[str, Any], 
 
 
 def _measured(record: dict[str, Any], held: dict[str, Any], end: datetime) -> dict[str, Any]:
-    if held.get("busy_seconds") is None:
+    found = busy_of(held, (end - record["started_at"]) / timedelta(seconds=1))
+    if found is None:
         return {"busy_seconds": None, "busy_metric": None, "busy_coverage": None}
-    until = min(end, datetime.fromisoformat(held["busy_until"]))
-    length = (end - record["started_at"]) / timedelta(seconds=1)
-    covered = (until - record["started_at"]) / timedelta(seconds=1)
-    coverage = 1.0 if length <= 0 else max(0.0, min(1.0, covered / length))
-    return {"busy_seconds": float(held["busy_seconds"]), "busy_metric": BUSY_METRIC, "busy_coverage": coverage}
+    return {"busy_seconds": found.seconds, "busy_metric": found.metric, "busy_coverage": found.coverage}
 
 
 def _is_lost(held: dict[str, Any], clock: Clock) -> bool:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mlcost_pipeline.errors import SourceError
 from mlcost_pipeline.settings import Settings, Source, digest
-from mlcost_pipeline.sources.mapping import Mapped, id_column, map_rows
+from mlcost_pipeline.sources.mapping import Mapped, as_written, id_column, map_rows
 from mlcost_pipeline.sources.merge import drop_repeated, drop_stored
 from mlcost_pipeline.sources.reader import find_files, fingerprint, read_file
 from mlcost_pipeline.tables import TABLES
@@ -140,7 +140,7 @@ def _read(file: _File, table: str, hashed_over: dict[str, list[str]], report: Ca
     schema = TABLES[table]
     raw = read_file(file.path, file.source)
     columns: list[str] = []
-    if id_column(schema, file.source) is not None:
+    if id_column(schema, as_written(file.source, raw.column_names, schema)) is not None:
         # Ids must not change when a file gains a column, so the columns of the first file stay the ones hashed.
         columns = hashed_over.setdefault(_mapping(file.source), sorted(raw.column_names))
     mapped = map_rows(file.path, raw, file.source, schema, columns)

@@ -42,6 +42,14 @@ def id_column(schema: TableSchema, source: Source) -> str | None:
     return first if first not in source.columns else None
 
 
+def as_written(source: Source, found: Iterable[str], schema: TableSchema) -> Source:
+    """A source without a mapping takes each column of the file that the table has, as it is."""
+    if source.columns:
+        return source
+    ours = {name: Column(column=name) for name in found if name in schema.columns}
+    return source.model_copy(update={"columns": ours})
+
+
 def check_columns(file: Path, found: Iterable[str], needed: Iterable[str]) -> None:
     """Refuse a file that lacks a column which the mapping names.
 
@@ -68,6 +76,7 @@ def map_rows(file: Path, raw: pa.Table, source: Source, schema: TableSchema, has
     Raises:
         SourceError: a missing column, a value that does not fit, a required value that is null.
     """
+    source = as_written(source, raw.column_names, schema)
     open_id = id_column(schema, source)
     check_columns(file, raw.column_names, [*referenced(source), *(hash_columns if open_id else [])])
     mapper = _Mapper(file, raw, source)

@@ -1,0 +1,48 @@
+"""Cost by asset and partition, of this pipeline and of any other Dagster project whose runs are on record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from mlcost_pipeline.cost.books import asking, books, require_closed
+from mlcost_pipeline.cost.run_outcomes import RUN_OUTCOMES
+from mlcost_pipeline.cost.run_outcomes import TABLES as RUN_TABLES
+from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.warehouse import Warehouse
+
+_SPENT = f"""
+WITH {RUN_OUTCOMES}
+SELECT r.asset, r.partition, r.model, coalesce(r.source, 'mlcost') AS source, o.outcome,
+  count(DISTINCT r.run_id) AS runs, sum(l.effective) AS effective
+FROM cost_ledger l JOIN run_records r USING (run_id) JOIN run_outcomes o USING (run_id) WHERE r.asset IS NOT NULL
+GROUP BY ALL ORDER BY effective DESC, r.asset, r.partition, o.outcome
+"""
+
+
+@dataclass(frozen=True)
+class AssetCost:
+    """Effective cost of the runs of one asset and partition that came out alike."""
+
+    asset: str
+    partition: str | None
+    model: str
+    source: str
+    outcome: str
+    runs: int
+    effective: Decimal
+
+
+def cost_by_asset(warehouse: Warehouse, settings: Settings, period: str | None = None) -> list[AssetCost]:
+    """The dearest first, of one month or of all.
+
+    Raises:
+        Unreconciled: the parts of a ledger do not add up to its bill.
+    """
+    found = [book for book in books(warehouse, settings.currency, period) if book.version is not None]
+    for book in found:
+        require_closed(warehouse, book)
+    if not found:
+        return []
+    rows = asking(warehouse, found)(_SPENT, [], [*dict.fromkeys(["cost_ledger", "run_records", *RUN_TABLES])])
+    return [AssetCost(**row) for row in rows.to_pylist()]

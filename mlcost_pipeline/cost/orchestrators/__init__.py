@@ -1,0 +1,1 @@
+"""Other Dagster instances, read over GraphQL: nothing is installed there, what they ran becomes run records here."""

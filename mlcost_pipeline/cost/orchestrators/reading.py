@@ -1,0 +1,181 @@
+"""Runs of another Dagster instance that have ended, page by page, as plain facts of their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mlcost_pipeline.cost.orchestrators.client import GraphQL
+from mlcost_pipeline.cost.runs_copied import StepFacts
+from mlcost_pipeline.settings import Orchestrator, digest
+
+RUNS_A_PAGE = 50
+RESOURCE_TAG = "mlcost/resource_id"
+PARTITION_TAG = "dagster/partition"
+_STATUS = {"SUCCESS": "succeeded", "FAILURE": "failed", "CANCELED": "cancelled"}
+_RUNS = """
+query Runs($cursor: String, $after: Float, $limit: Int!) {
+  runsOrError(cursor: $cursor, limit: $limit,
+      filter: {updatedAfter: $after, statuses: [SUCCESS, FAILURE, CANCELED]}) {
+    __typename
+    ... on Runs { results {
+      runId status startTime endTime updateTime tags { key value }
+      stepStats { stepKey status startTime endTime }
+    } }
+    ... on Error { message }
+  }
+}"""
+_EVENTS = """
+query Events($run: ID!, $after: String) {
+  logsForRun(runId: $run, afterCursor: $after, limit: 500) {
+    __typename
+    ... on EventConnection { cursor hasMore events {
+      __typename
+      ... on AssetMaterializationPlannedEvent { stepKey assetKey { path } }
+      ... on MaterializationEvent { stepKey assetKey { path } partition tags { key value } }
+      ... on ExecutionStepFailureEvent { stepKey error { message cause { message } } }
+    } }
+    ... on Error { message }
+  }
+}"""
+_OWNERS = (
+    "query Owners($keys: [AssetKeyInput!]) { assetNodes(assetKeys: $keys) { assetKey { path } tags { key value } } }"
+)
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Facts of one page of runs, and the newest time at which one of them changed (seconds since 1970)."""
+
+    facts: Sequence[StepFacts]
+    runs: int
+    updated: float
+
+
+@dataclass
+class _Step:
+    assets: dict[str, list[str]] = field(default_factory=dict)
+    tags: dict[str, dict[str, str]] = field(default_factory=dict)
+    cause: str | None = None
+
+
+def pages(orchestrator: Orchestrator, updated_after: float | None) -> Iterator[RunPage]:
+    """Runs that changed after a time, newest first, in pages.
+
+    Raises:
+        SourceError: the orchestrator cannot be read; pages that were given before stay good.
+    """
+    graph, cursor = GraphQL(orchestrator), None
+    while True:
+        asked = {"cursor": cursor, "after": updated_after, "limit": RUNS_A_PAGE}
+        found = graph.expect(graph.ask(_RUNS, asked)["runsOrError"], "Runs")["results"]
+        if not found:
+            return
+        steps = {run["runId"]: _steps(graph, run["runId"]) for run in found}
+        owners = _owners(
+            graph, sorted({key for each in steps.values() for step in each.values() for key in step.assets})
+        )
+        facts = [fact for run in found for fact in _facts(orchestrator, run, steps[run["runId"]], owners)]
+        yield RunPage(facts, len(found), max(float(run["updateTime"] or 0) for run in found))
+        if len(found) < RUNS_A_PAGE:
+            return
+        cursor = found[-1]["runId"]
+
+
+def _steps(graph: GraphQL, run_id: str) -> dict[str, _Step]:
+    """By step what it was to make, what it made, and why it failed."""
+    steps: dict[str, _Step] = {}
+    after = None
+    while True:
+        log = graph.expect(graph.ask(_EVENTS, {"run": run_id, "after": after})["logsForRun"], "EventConnection")
+        for event in log["events"]:
+            if event.get("stepKey"):
+                _note(steps.setdefault(event["stepKey"], _Step()), event)
+        if not log["hasMore"]:
+            return steps
+        after = log["cursor"]
+
+
+def _note(step: _Step, event: Mapping[str, Any]) -> None:
+    if event["__typename"] == "ExecutionStepFailureEvent":
+        error = event["error"] or {}
+        step.cause = str(((error.get("cause") or error).get("message")) or "the step failed").strip()
+    elif event.get("assetKey"):
+        key = "/".join(event["assetKey"]["path"])
+        partitions = step.assets.setdefault(key, [])
+        if event.get("partition"):
+            partitions.append(event["partition"])
+        if event.get("tags"):
+            step.tags[key] = {tag["key"]: tag["value"] for tag in event["tags"]}
+
+
+def _owners(graph: GraphQL, keys: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Tags of assets by key; an asset that is gone has none."""
+    if not keys:
+        return {}
+    nodes = graph.ask(_OWNERS, {"keys": [{"path": key.split("/")} for key in keys]})["assetNodes"]
+    return {"/".join(node["assetKey"]["path"]): {tag["key"]: tag["value"] for tag in node["tags"]} for node in nodes}
+
+
+def _facts(
+    orchestrator: Orchestrator, run: Mapping[str, Any], steps: Mapping[str, _Step], owners: Mapping[str, dict[str, str]]
+) -> Iterator[StepFacts]:
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    ended_run = run["endTime"] or run["updateTime"]
+    for stats in run["stepStats"]:
+        if stats["startTime"] is None:
+            continue
+        step = steps.get(stats["stepKey"], _Step())
+        status, cause = _ended(run["status"], stats, step)
+        for asset, partitions in step.assets.items() or [(None, [])]:
+            own = owners.get(asset or "", {})
+            made = step.tags.get(asset or "", {})
+            model = own.get("mlcost/model") or _by_prefix(orchestrator, asset)
+            yield StepFacts(
+                source=f"dagster:{orchestrator.name}", run_id=run["runId"], step=stats["stepKey"], asset=asset,
+                partition=_partition(partitions, tags), model=model,
+                stage=own.get("mlcost/stage"), started_at=_at(stats["startTime"]),
+                ended_at=_at(stats["endTime"] or ended_run), status=status, cause=cause,
+                resource_id=tags.get(RESOURCE_TAG, orchestrator.resource_id),
+                share_milli=max(1, orchestrator.share_milli // max(1, len(step.assets))),
+                code_version=_code_version(made, run["runId"]), inputs_version=_inputs_version(made),
+                assets_of_step=len(step.assets),
+            )  # fmt: skip
+
+
+def _ended(run_status: str, stats: Mapping[str, Any], step: _Step) -> tuple[str, str | None]:
+    """How a step ended; one without an end died with its run, unless that was cancelled."""
+    if stats["status"] == "SUCCESS":
+        return "succeeded", None
+    if run_status == "CANCELED":
+        return "cancelled", step.cause or "the run was cancelled"
+    if stats["status"] == "FAILURE":
+        return "failed", step.cause or "the step failed"
+    return "lost", "its process died before the step had ended"
+
+
+def _by_prefix(orchestrator: Orchestrator, asset: str | None) -> str | None:
+    """The model of the longest prefix that fits."""
+    fitting = [prefix for prefix in orchestrator.models if asset is not None and asset.startswith(prefix)]
+    return orchestrator.models[max(fitting, key=len)] if fitting else None
+
+
+def _partition(partitions: Sequence[str], tags: Mapping[str, str]) -> str | None:
+    named = sorted(set(partitions)) or [tags[PARTITION_TAG]] if partitions or PARTITION_TAG in tags else []
+    return None if not named else named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
+
+
+def _code_version(tags: Mapping[str, str], run_id: str) -> str | None:
+    version = tags.get("dagster/code_version")
+    return None if version in (None, run_id) else version
+
+
+def _inputs_version(tags: Mapping[str, str]) -> str | None:
+    inputs = sorted((key, value) for key, value in tags.items() if key.startswith("dagster/input_data_version/"))
+    return digest(inputs) if inputs else None
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,185 @@
+"""Run records of this code location: every materialisation of every asset, however its run ended, read once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from mlcost_pipeline.cost.runs_copied import StepFacts, copy_steps
+from mlcost_pipeline.resources import Project
+from mlcost_pipeline.settings import digest
+from sensors.request import INTERVAL_SECONDS
+
+SOURCE = "dagster"
+RESOURCE_TAG, SHARE_TAG = "mlcost/resource_id", "mlcost/share_milli"
+_RUNS_A_TICK = 25
+_ENDED = {
+    dg.DagsterRunStatus.SUCCESS: "succeeded",
+    dg.DagsterRunStatus.FAILURE: "failed",
+    dg.DagsterRunStatus.CANCELED: "cancelled",
+}
+_TYPES = {
+    dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
+    dg.DagsterEventType.STEP_START,
+    dg.DagsterEventType.STEP_SUCCESS,
+    dg.DagsterEventType.STEP_FAILURE,
+    dg.DagsterEventType.ASSET_MATERIALIZATION,
+}
+#: Asset key as text → (model, stage), by the assets' tags.
+Owners = Mapping[str, tuple[str | None, str | None]]
+
+
+def owners_of(assets: Sequence[dg.AssetsDefinition]) -> Owners:
+    """Whose each asset is, by its tags ``mlcost/model`` and ``mlcost/stage``."""
+    return {
+        spec.key.to_user_string(): (spec.tags.get("mlcost/model"), spec.tags.get("mlcost/stage"))
+        for asset in assets
+        for spec in asset.specs
+    }
+
+
+def build(owners: Owners) -> list[dg.SensorDefinition]:
+    """One sensor that copies what only Dagster knows: runs that have ended, oldest first."""
+
+    @dg.sensor(
+        name="run_records_sensor",
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Gives every materialisation its run record, failed, cancelled and lost runs too.",
+    )
+    def run_records(context: dg.SensorEvaluationContext, project: Project) -> dg.SkipReason:
+        found = copy_finished(context.instance, project, owners, context.cursor)
+        if found.cursor is not None:
+            context.update_cursor(found.cursor)
+        since = context.cursor or "ever"
+        return dg.SkipReason(f"{found.runs} runs have ended since {since}, {found.records} records were missing")
+
+    return [run_records]
+
+
+class Finished(NamedTuple):
+    """Runs that were looked at, records that were missing or open, and where to go on."""
+
+    runs: int
+    records: int
+    cursor: str | None
+
+
+def copy_finished(instance: dg.DagsterInstance, project: Any, owners: Owners, cursor: str | None) -> Finished:
+    """Copy the next runs that have ended; `project` has the warehouse and the settings."""
+    seen = instance.get_run_records(
+        filters=dg.RunsFilter(statuses=list(_ENDED), updated_after=datetime.fromisoformat(cursor) if cursor else None),
+        order_by="update_timestamp",
+        ascending=True,
+        limit=_RUNS_A_TICK,
+    )
+    touched = [name for each in seen for name in copy_run(instance, project, each.dagster_run.run_id, owners)]
+    last = seen[-1].update_timestamp.astimezone(UTC).isoformat() if seen else cursor
+    return Finished(len(seen), len(touched), last)
+
+
+def copy_run(instance: dg.DagsterInstance, project: Any, run_id: str, owners: Owners) -> list[str]:
+    """Copy one run that has ended; `project` has the warehouse and the settings."""
+    run = instance.get_run_by_id(run_id)
+    if run is None or run.status not in _ENDED:
+        return []
+    worker = project.settings.worker
+    facts = list(steps_of(instance, run, owners, resource_id=worker.resource_id, share_milli=worker.share_milli))
+    return copy_steps(project.warehouse, project.settings, facts)
+
+
+def steps_of(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, owners: Owners, *, resource_id: str, share_milli: int
+) -> Iterator[StepFacts]:
+    """The steps of a run that has ended, as its event log tells them."""
+    events = [(kind, entry) for kind in _TYPES for entry in instance.all_logs(run.run_id, of_type=kind)]
+    planned: dict[str, dict[str, list[str]]] = {}
+    spans: dict[str, dict[str, Any]] = {}
+    for kind, entry in sorted(events, key=lambda pair: pair[1].timestamp):
+        step, event = entry.step_key, entry.dagster_event
+        if step is None or event is None:
+            continue
+        span = spans.setdefault(step, {})
+        if kind == dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED:
+            partitions = planned.setdefault(step, {}).setdefault(_asset(event), [])
+            partitions += [event.partition] if event.partition else []
+        elif kind == dg.DagsterEventType.STEP_START:
+            span["start"] = entry.timestamp
+        elif kind == dg.DagsterEventType.ASSET_MATERIALIZATION:
+            span.setdefault("tags", {})[_asset(event)] = dict(
+                event.step_materialization_data.materialization.tags or {}
+            )
+        else:
+            span["end"], span["ok"] = entry.timestamp, kind == dg.DagsterEventType.STEP_SUCCESS
+            span["cause"] = None if span["ok"] else _cause(event)
+    for step, span in spans.items():
+        if "start" in span:
+            yield from _facts(instance, run, step, span, planned.get(step, {}), owners, resource_id, share_milli)
+
+
+def _facts(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, span: Mapping[str, Any],
+    assets: Mapping[str, Sequence[str]], owners: Owners, resource_id: str, share_milli: int,
+) -> Iterator[StepFacts]:  # fmt: skip
+    status, cause = _ended(run, span)
+    ended = span.get("end") or _run_end(instance, run)
+    for asset, partitions in assets.items() or [(None, [])]:
+        model, stage = owners.get(asset or "", (None, None))
+        tags = span.get("tags", {}).get(asset, {})
+        yield StepFacts(
+            source=SOURCE, run_id=run.run_id, step=step, asset=asset, partition=_range(partitions), model=model,
+            stage=stage, started_at=_at(span["start"]), ended_at=_at(ended), status=status, cause=cause,
+            resource_id=run.tags.get(RESOURCE_TAG, resource_id),
+            share_milli=max(1, int(run.tags.get(SHARE_TAG, share_milli)) // max(1, len(assets))),
+            code_version=_code_version(tags, run.run_id), inputs_version=_inputs_version(tags),
+            assets_of_step=len(assets),
+        )  # fmt: skip
+
+
+def _ended(run: dg.DagsterRun, span: Mapping[str, Any]) -> tuple[str, str | None]:
+    """How a step ended; one without an end died with its run, unless that was cancelled."""
+    if span.get("ok"):
+        return "succeeded", None
+    if run.status == dg.DagsterRunStatus.CANCELED:
+        return "cancelled", span.get("cause") or "the run was cancelled"
+    if "end" in span:
+        return "failed", span["cause"]
+    return "lost", "its process died before the step had ended"
+
+
+def _run_end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:
+    found = instance.get_run_records(filters=dg.RunsFilter(run_ids=[run.run_id]), limit=1)
+    return float(found[0].end_time or found[0].update_timestamp.timestamp())
+
+
+def _asset(event: Any) -> str:
+    return str(event.asset_key.to_user_string())
+
+
+def _cause(event: Any) -> str:
+    """The words of the innermost error."""
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return str(error.message).strip() if error is not None else "the step failed"
+
+
+def _range(partitions: Sequence[str]) -> str | None:
+    named = sorted(partitions)
+    return None if not named else named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
+
+
+def _code_version(tags: Mapping[str, str], run_id: str) -> str | None:
+    """The code version that the asset states; Dagster puts the run's id where none is stated."""
+    version = tags.get("dagster/code_version")
+    return None if version in (None, run_id) else version
+
+
+def _inputs_version(tags: Mapping[str, str]) -> str | None:
+    inputs = sorted((key, value) for key, value in tags.items() if key.startswith("dagster/input_data_version/"))
+    return digest(inputs) if inputs else None
+
+
+def _at(timestamp: float) -> datetime:
+    return datetime.fromtimestamp(timestamp, UTC)

@@ -1,0 +1,213 @@
+"""Run records of another Dagster instance, over its real webserver: nothing is installed there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlcost_pipeline.cost.by_asset import cost_by_asset
+from mlcost_pipeline.cost.deliveries import import_bill
+from mlcost_pipeline.cost.ledger import build_ledgers
+from mlcost_pipeline.cost.orchestrators.copying import Copied, copy_orchestrator
+from mlcost_pipeline.errors import SourceError
+from mlcost_pipeline.settings import Orchestrator, Settings
+from mlcost_pipeline.warehouse import Warehouse
+from tests.cost.billing import line, two_models, write_bill
+
+LOCATION = """
+import os
+
+import dagster as dg
+
+days = dg.StaticPartitionsDefinition(["mon", "tue"])
+
+@dg.asset(key=["risk", "features"], partitions_def=days, tags={"mlcost/model": "fraud", "mlcost/stage": "features"})
+def features(): ...
+
+@dg.asset(key=["risk", "scores"], deps=[features], partitions_def=days)
+def scores(context):
+    if context.partition_key == "tue":
+        raise ValueError("no such column")
+
+@dg.asset(key=["shop", "stopped"])
+def stopped(context):
+    context.instance.report_run_canceling(context.run)
+    context.instance.report_run_canceled(context.run)
+    os._exit(0)  # terminated in mid-step
+
+defs = dg.Definitions(assets=[features, scores, stopped])
+
+if __name__ == "__main__":
+    instance = dg.DagsterInstance.get()
+    for day in ("mon", "tue"):
+        dg.materialize([features, scores], instance=instance, partition_key=day, raise_on_error=False)
+    dg.materialize([stopped], instance=instance, raise_on_error=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The GraphQL endpoint of somebody's Dagster, with good, failed and cancelled materialisations."""
+    home = tmp_path_factory.mktemp("theirs")
+    (home / "location.py").write_text(LOCATION)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
+    subprocess.run([sys.executable, "location.py"], cwd=home, env=environment, check=True, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-f", "location.py"]
+    server = subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait(f"http://127.0.0.1:{port}/server_info", server)
+        yield f"http://127.0.0.1:{port}/graphql"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except OSError:
+            time.sleep(0.3)
+    raise AssertionError("their webserver did not come up")
+
+
+def their(url: str, **more: Any) -> tuple[Settings, Orchestrator]:
+    block = {"name": "main", "url": url, "resource_id": "worker-9", "models": {"risk/": "recs"}, **more}
+    settings = two_models(orchestrators=[block])
+    return settings, settings.orchestrators[0]
+
+
+def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs: str, tmp_path: Path) -> None:
+    settings, main = their(theirs)
+    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 3, 5)
+    assert copy_orchestrator(warehouse, settings, main).records == 0
+    warehouse.state.update("orchestrators/main", lambda _: {})  # a lost cursor doubles nothing
+    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 3, 0)
+    rows = warehouse.rows("run_records")
+    found = {(row["asset"], row["partition"]): (row["status"], row["model"], row["stage"]) for row in rows}
+    assert found == {
+        ("risk/features", "mon"): ("succeeded", "fraud", "features"),  # by its tags
+        ("risk/features", "tue"): ("succeeded", "fraud", "features"),
+        ("risk/scores", "mon"): ("succeeded", "recs", "evaluation"),  # by the prefix
+        ("risk/scores", "tue"): ("failed", "recs", "evaluation"),
+        ("shop/stopped", None): ("cancelled", "unassigned", "evaluation"),
+    }
+    assert {row["source"] for row in rows} == {"dagster:main"}
+    assert "no such column" in next(row["cause"] for row in rows if row["status"] == "failed")
+    start = min(row["started_at"] for row in rows).replace(minute=0, second=0, microsecond=0)
+    month = start.strftime("%Y-%m-01T00:00:00Z")
+    bill = line("3.6", resource="worker-9", start=start, hours=2, BillingPeriodStart=month)
+    import_bill(warehouse, write_bill(tmp_path / "bill.csv", [bill]))
+    build_ledgers(warehouse, settings)
+    costs = {(each.asset, each.partition): each for each in cost_by_asset(warehouse, settings)}
+    assert set(costs) == set(found)
+    failed = costs["risk/scores", "tue"]
+    assert failed.outcome == "failed" and failed.effective > 0
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str]]:
+    """Real HTTP servers that answer each POST as they are told."""
+    servers: list[HTTPServer] = []
+
+    def serve(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                answer(self)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/graphql"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def _say(handler: BaseHTTPRequestHandler, status: int, body: bytes, length: int | None = None) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body) if length is None else length))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "length", "said"),
+    [
+        (401, b"no", None, "answered 401 .*is the token right"),
+        (404, b"no", None, "is it the URL of its GraphQL endpoint"),
+        (200, b"<html>", None, "answered with no JSON"),
+        (200, b'{"errors": [{"message": "Unknown field"}]}', None, "Unknown field"),
+        (200, b'{"data"', 4000, "cannot be read"),  # it dies in the middle
+    ],
+)
+def test_what_goes_wrong_names_the_orchestrator_and_stores_nothing(
+    warehouse: Warehouse, serving: Any, status: int, body: bytes, length: int | None, said: str
+) -> None:
+    settings, main = their(serving(lambda handler: _say(handler, status, body, length)))
+    with pytest.raises(SourceError, match=rf"orchestrators\.main \(http://127.*{said}"):
+        copy_orchestrator(warehouse, settings, main)
+    assert warehouse.rows("run_records") == []
+    assert warehouse.state.get("orchestrators/main") is None
+
+
+def test_a_server_that_dies_between_two_questions_is_read_again(
+    warehouse: Warehouse, theirs: str, serving: Any
+) -> None:
+    asked: list[int] = []
+
+    def half(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(1)
+        run = {"runId": "r1", "status": "SUCCESS", "startTime": 1.0, "endTime": 2.0, "updateTime": 2.0, "tags": []}
+        runs = {"__typename": "Runs", "results": [{**run, "stepStats": []}]}
+        body = json.dumps({"data": {"runsOrError": runs}}).encode()
+        if len(asked) == 1:  # the runs are told; of their steps only a promise
+            _say(handler, 200, body)
+        else:
+            _say(handler, 200, b"", 900)
+
+    settings, main = their(serving(half))
+    with pytest.raises(SourceError, match="cannot be read"):
+        copy_orchestrator(warehouse, settings, main)
+    assert warehouse.rows("run_records") == []
+    assert copy_orchestrator(warehouse, *their(theirs)).records == 5
+
+
+def test_a_token_is_sent_and_a_missing_one_named(
+    warehouse: Warehouse, serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers["Dagster-Cloud-Api-Token"])
+        _say(handler, 200, json.dumps({"data": {"runsOrError": {"__typename": "Runs", "results": []}}}).encode())
+
+    settings, main = their(serving(answer), token_env="THEIR_TOKEN")
+    with pytest.raises(SourceError, match="needs the environment variable THEIR_TOKEN"):
+        copy_orchestrator(warehouse, settings, main)
+    monkeypatch.setenv("THEIR_TOKEN", "s3cret")
+    assert copy_orchestrator(warehouse, settings, main).runs == 0
+    assert seen == ["s3cret"]

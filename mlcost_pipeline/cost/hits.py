@@ -37,7 +37,7 @@ def kept_lists(warehouse: Warehouse, model: str) -> list[dict[str, Any]]:
 def day_hits(
     warehouse: Warehouse, block: ModelSettings, model: str, day: datetime, lists: list[dict[str, Any]]
 ) -> Hits | None:
-    """Hits on the day beginning at `day`; None if no kept list was in force, or nobody who had one bought anything."""
+    """Hits on the day beginning at `day`, 0 where nobody who had a list bought anything; None if none was in force."""
     listed = _list_in_force(lists, day)
     if listed is None:
         return None
@@ -45,8 +45,6 @@ def day_hits(
     top = warehouse.read_version("recommendations", model, version)
     top = top.filter(pc.less_equal(top["rank"], block.outcome.hits_at + _first_rank(top) - 1))
     bought = _bought(warehouse, block, day).join(_users_of(top), "user_id", join_type="inner")
-    if bought.num_rows == 0:
-        return None
     hit = bought.join(top.select(["user_id", "item_id"]), ["user_id", "item_id"], join_type="left semi")
     return Hits(model_version, hit.num_rows, bought.num_rows)
 

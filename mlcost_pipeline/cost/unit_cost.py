@@ -1,7 +1,7 @@
 """What one outcome of a model cost in a month: total, by stage, by what became of the runs, and per outcome.
 
-Spend is effective cost (commitments amortised, credits in). Runs that no bill has reached are priced by the price
-book, kept apart under the method `estimate`, and make every figure provisional.
+Spend is effective cost (commitments amortised, credits and derived charges in). Runs that no bill has reached are
+priced by the price book, kept apart under the method `estimate`, and make every figure provisional.
 """
 
 from __future__ import annotations
@@ -10,31 +10,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from mlcost_pipeline.clock import model_clock
-from mlcost_pipeline.cost.counted import Counted, counted, month_bounds
-from mlcost_pipeline.cost.coverage import Covered, covered
-from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
-from mlcost_pipeline.cost.ledger import ledger_rows
-from mlcost_pipeline.cost.prices import unbilled
+from mlcost_pipeline.cost.books import Book, asking, books, require_closed
+from mlcost_pipeline.cost.counted import Counted, counted_by_month, month_bounds
+from mlcost_pipeline.cost.coverage import Covered, covered_by_month
+from mlcost_pipeline.cost.device_ladder import Ladder, ladders_of
+from mlcost_pipeline.cost.month_spend import (
+    ESTIMATE,
+    NOTHING_SPENT,
+    MonthSpend,
+    Retrains,
+    estimates_of,
+    retrains_by_month,
+    spend_by_month,
+)
+from mlcost_pipeline.cost.predictions import predictions_by_month
 from mlcost_pipeline.cost.ratio import Ratio, divided, per_count
-from mlcost_pipeline.cost.run_outcomes import by_run_outcome, run_outcomes
-from mlcost_pipeline.cost.slots import money_sum, slots_of
-from mlcost_pipeline.cost.snapshot import take
-from mlcost_pipeline.cost.utilisation import Utilisation, billed_time, utilisation
+from mlcost_pipeline.cost.utilisation import Utilisation, utilisation
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
-ESTIMATE = "estimate"
+__all__ = ["ESTIMATE", "UnitCost", "unit_cost", "unit_costs"]
 
 
 @dataclass(frozen=True)
 class UnitCost:
     """One model's month. Money is in `currency`; `total` is billed (effective) plus estimated.
 
-    `per_thousand_predictions` and `per_retrain` are None where there was none of them. `provisional` says that a
-    bill is open, an outcome not settled, or an amount estimated.
+    `per_thousand_predictions` and `per_retrain` are None where there was none of them; a retrain is a whole job begun
+    in the month, with all its attempts. `provisional` says that a bill is open, an outcome not settled, or an amount
+    estimated or unknown. `days` are those of the calendar month, `known_days` those that are over by the model's clock.
     """
 
     model: str
@@ -57,6 +63,9 @@ class UnitCost:
     deliveries: tuple[str, ...]
     provisional: bool
     covered: Covered | None = None
+    ladders: tuple[Ladder, ...] = ()
+    days: int = 0
+    known_days: int = 0
 
     @property
     def partial(self) -> bool:
@@ -64,126 +73,104 @@ class UnitCost:
         return self.covered is not None and not self.covered.whole
 
     @property
+    def method_shares(self) -> dict[str, float]:
+        """The share of the spend that each rung of attribution, and estimates, gave; empty where nothing was spent."""
+        return {name: float(amount / self.total) for name, amount in self.by_method.items()} if self.total else {}
+
+    @property
     def sentence(self) -> str:
         """One line for a person."""
         spend = f"{self.model}, {self.period}: {self.total:,.4f} {self.currency}"
         estimated = f" (of it {self.estimated:,.4f} estimated)" if self.estimated else ""
         what = "outcomes not measured" if self.outcome is None else self.outcome.sentence
+        each = f"{self.per_outcome.show(self.currency)} each"
+        if self.covered is not None and self.partial and self.outcome is not None:
+            each = f"cost of each unknown, because {self.covered.reason}"
+        unpriced = f", {self.unpriced_runs} runs of unknown price left out" if self.unpriced_runs else ""
         tail = ", provisional" if self.provisional else ""
-        return f"{spend}{estimated}, {what}: {self.per_outcome.show(self.currency)} each{tail}"
+        return f"{spend}{estimated}, {what}: {each}{unpriced}{tail}"
 
 
-def cost_per_outcome(warehouse: Warehouse, settings: Settings, model: str, period: str) -> UnitCost:
-    """Cost per outcome of `model` in `period` ("YYYY-MM"), over all bills in the settings' currency."""
-    settings.model(model)
-    now = model_clock(warehouse, settings, model).now()
-    spent = [row for row in ledger_rows(warehouse, period).to_pylist()
-             if row["model"] == model and row["currency"] == settings.currency]  # fmt: skip
-    open_runs = unbilled(warehouse, settings, now, model=model, period=period)
-    priced = [(estimate, estimate.amount) for estimate in open_runs if estimate.amount is not None]
-    parts = [_Part(row["run_id"], row["stage"], row["method"], row["effective"]) for row in spent]
-    parts += [_Part(estimate.run_id, estimate.stage, ESTIMATE, amount) for estimate, amount in priced]
-    runs = {run["run_id"]: run for run in warehouse.rows("run_records", where="model = ?", params=[model])}
-    total = money_sum(part.amount for part in parts)
-    outcome = counted(warehouse, settings, model, period)
-    predictions = _predictions(warehouse, settings, model, period)
-    retrains = {runs[p.run_id]["job_id"] for p in parts if p.run_id in runs and _retrain(runs, p.run_id)}
-    retrain_cost = money_sum(part.amount for part in parts if part.run_id in runs and _retrain(runs, part.run_id))
-    bills = _bills(warehouse, settings, period)
-    days = covered(warehouse, settings.model(model), model, period, now)
-    whole = outcome if days is None or days.whole else None
-    return UnitCost(
-        model=model,
-        period=period,
-        currency=settings.currency,
-        total=total,
-        billed_total=money_sum(row["billed"] for row in spent),
-        estimated=money_sum(amount for _, amount in priced),
-        unpriced_runs=len(open_runs) - len(priced),
-        by_stage=_grouped((part.stage or "no stage", part.amount) for part in parts),
-        by_method=_grouped((part.method, part.amount) for part in parts),
-        by_run_outcome=by_run_outcome(
-            [(part.run_id, part.amount) for part in parts], run_outcomes(warehouse, runs.values()), runs
-        ),
-        outcome=outcome,
-        per_outcome=per_count(total, *(whole.bounds if whole else (None, None, None))),
-        predictions=predictions,
-        per_thousand_predictions=divided(total * 1000, predictions),
-        retrains=len(retrains),
-        per_retrain=divided(retrain_cost, len(retrains)),
-        utilisation=_utilisation(warehouse, settings, runs, bills),
-        deliveries=tuple(bill.delivery_id for bill in bills),
-        provisional=bool(priced) or any(b.state != "final" for b in bills) or _unsettled(outcome),
-        covered=days,
-    )
+def unit_cost(warehouse: Warehouse, settings: Settings, model: str, period: str) -> UnitCost:
+    """The cost of one outcome of `model` in `period` ("YYYY-MM"), over all bills in the settings' currency.
+
+    Raises:
+        Unreconciled: the parts of a bill of that month do not add up to it; nothing is reported then.
+    """
+    return _Months.of(warehouse, settings, model).month(period)
 
 
 def unit_costs(warehouse: Warehouse, settings: Settings, model: str) -> list[UnitCost]:
-    """:func:`cost_per_outcome` for every month in which the model spent, ran or earned anything, in order."""
-    periods = {period for _, period in bills_in_force(warehouse)}
-    spent = {row["period"] for row in ledger_rows(warehouse).select(["model", "period"]).to_pylist()
-             if row["model"] == model}  # fmt: skip
-    runs = warehouse.rows("run_records", columns=["run_id", "started_at"], where="model = ?", params=[model])
-    earned = warehouse.rows("outcomes", columns=["model", "start"], where="model = ?", params=[model])
-    months = {row["started_at"].strftime("%Y-%m") for row in runs} | {row["start"].strftime("%Y-%m") for row in earned}
-    return [cost_per_outcome(warehouse, settings, model, period) for period in sorted((periods & spent) | months)]
+    """:func:`unit_cost` for every month in which the model spent, ran or earned anything, in order."""
+    found = _Months.of(warehouse, settings, model)
+    return [found.month(period) for period in found.periods]
 
 
 @dataclass(frozen=True)
-class _Part:
-    run_id: str | None
-    stage: str | None
-    method: str
-    amount: Decimal
+class _Months:
+    """Everything about one model, by month: each table is read once, however many months there are."""
 
+    warehouse: Warehouse
+    settings: Settings
+    model: str
+    now: datetime
+    books: Sequence[Book]
+    spent: Mapping[str, MonthSpend]
+    retrains: Mapping[str, Retrains]
+    outcomes: Mapping[str, Counted]
+    covered: Mapping[str, Covered]
+    predictions: Mapping[str, int]
+    ladders: Sequence[Ladder]
 
-def _unsettled(outcome: Counted | None) -> bool:
-    return outcome is not None and outcome.state == "provisional"
+    @classmethod
+    def of(cls, warehouse: Warehouse, settings: Settings, model: str) -> _Months:
+        if model not in settings.owners:
+            settings.model(model)  # says which models there are
+        now, of = model_clock(warehouse, settings, model).now(), books(warehouse, settings.currency)
+        ask, estimates = asking(warehouse, of), estimates_of(warehouse, settings, model, now)
+        outcomes = counted_by_month(warehouse, settings, model)
+        block = settings.models.get(model)
+        return cls(
+            warehouse, settings, model, now, of,
+            spent=spend_by_month(ask, model, estimates),
+            retrains=retrains_by_month(ask, model, estimates),
+            outcomes=outcomes,
+            covered={} if block is None else covered_by_month(warehouse, block, model, outcomes, now),
+            predictions=predictions_by_month(warehouse, settings, model),
+            ladders=[ladder for ladder in ladders_of(ask) if ladder.model == model],
+        )  # fmt: skip
 
+    @property
+    def periods(self) -> list[str]:
+        return sorted({*self.spent, *self.retrains, *self.outcomes})
 
-def _retrain(runs: Mapping[str, Mapping[str, Any]], run_id: str | None) -> bool:
-    return run_id is not None and runs[run_id]["purpose"] == "retrain"
-
-
-def _grouped(pairs: Any) -> dict[str, Decimal]:
-    groups: dict[str, list[Decimal]] = {}
-    for name, amount in pairs:
-        groups.setdefault(name, []).append(amount)
-    return {name: money_sum(amounts) for name, amounts in sorted(groups.items())}
-
-
-def _bills(warehouse: Warehouse, settings: Settings, period: str) -> list[Any]:
-    found = [delivery(warehouse, *pair) for pair in bills_in_force(warehouse, period)]
-    return [bill for bill in found if bill is not None and bill.currency == settings.currency]
-
-
-def _predictions(warehouse: Warehouse, settings: Settings, model: str, period: str) -> int:
-    """Payments scored (scoring models) or lookups answered (recommendations) in the period."""
-    start, end = month_bounds(period)
-    scoring = settings.model(model).task == "scoring"
-    table, at, ours = (
-        ("predictions", "predicted_at", "model = ?")
-        if scoring
-        else ("lookups", "looked_up_at", "(model IS NULL OR model = ?)")
-    )
-    sql = f"SELECT count(*) AS n FROM {table} WHERE {ours} AND {at} >= ? AND {at} < ?"
-    params: list[str | datetime] = [model, start, end]
-    found = warehouse.query(sql, params, tables=[table])
-    return int(found.column("n")[0].as_py())
-
-
-def _utilisation(
-    warehouse: Warehouse, settings: Settings, runs: Mapping[str, Mapping[str, Any]], bills: Sequence[Any]
-) -> dict[str, Utilisation]:
-    billed: dict[str, int] = {}
-    for bill in bills:
-        slots = slots_of(warehouse, bill.delivery_id)
-        for run_id, units in billed_time(slots, take(warehouse, settings, slots)).items():
-            billed[run_id] = billed.get(run_id, 0) + units
-    holds: dict[str, list[Mapping[str, Any]]] = {}
-    for hold in warehouse.rows("occupancy"):
-        holds.setdefault(hold["run_id"], []).append(hold)
-    return {
-        stage: utilisation([run for run in runs.values() if run["stage"] == stage], billed, holds)
-        for stage in ("training", "serving")
-    }
+    def month(self, period: str) -> UnitCost:
+        ours = [book for book in self.books if book.bill.period == period]
+        for book in ours:
+            require_closed(self.warehouse, book)
+        bills = [book.bill for book in ours]
+        spent = self.spent.get(period, NOTHING_SPENT)
+        outcome, days = self.outcomes.get(period), self.covered.get(period)
+        whole = outcome if days is None or days.whole else None
+        predictions, retrains = self.predictions.get(period, 0), self.retrains.get(period, Retrains(0, Decimal(0)))
+        ladders = tuple(ladder for ladder in self.ladders if ladder.period == period)
+        unsettled = outcome is not None and outcome.state == "provisional"
+        start, end = month_bounds(period)
+        return UnitCost(
+            self.model, period, self.settings.currency, spent.total, spent.billed, spent.estimated, spent.unpriced_runs,
+            spent.by_stage, spent.by_method, spent.by_run_outcome, outcome,
+            per_outcome=per_count(spent.total, *(whole.bounds if whole else (None, None, None))),
+            predictions=predictions,
+            per_thousand_predictions=divided(spent.total * 1000, predictions),
+            retrains=retrains.jobs,
+            per_retrain=divided(retrains.cost, retrains.jobs),
+            utilisation={stage: utilisation(ladder for ladder in ladders if ladder.stage == stage)
+                         for stage in ("training", "serving")},
+            deliveries=tuple(bill.delivery_id for bill in bills),
+            provisional=bool(spent.estimated or spent.unpriced_runs) or unsettled
+            or any(bill.state != "final" for bill in bills),
+            covered=days,
+            ladders=ladders,
+            days=(end - start).days,
+            known_days=max(0, (min(self.now, end) - start).days),
+        )  # fmt: skip

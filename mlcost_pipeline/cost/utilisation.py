@@ -1,22 +1,15 @@
 """Busy hours ÷ billed hours, in hours of one device; the denominator comes from the bill.
 
-Billed device time is apportioned by the very rules that apportion money. Busy time is counted up to what the run
-held (a proxy such as CPU time may exceed it). A run without samples is unknown and never counts as full.
+A run without samples is unknown and never counts as full: the share is that of the measured time, the coverage says
+how much of the billed time that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from mlcost_pipeline.cost.attribution import attribute, tags_of
-from mlcost_pipeline.cost.slots import Slot
-from mlcost_pipeline.cost.snapshot import Snapshot
-
-_WHOLE = 1000  # milli-units of one device; also the capacity taken for a resource that nobody registered
-_PER_HOUR = 3_600_000_000 * _WHOLE
+from mlcost_pipeline.cost.device_ladder import Ladder
 
 
 @dataclass(frozen=True)
@@ -39,54 +32,12 @@ class Utilisation:
         return self.sampled_hours / self.billed_hours if self.billed_hours > 0 else 0.0
 
 
-def billed_time(slots: Sequence[Slot], snapshot: Snapshot) -> dict[str, int]:
-    """Billed device time of each run in microseconds × thousandths of a device."""
-    devices: dict[tuple[str, datetime, datetime], Slot] = {}
-    for slot in slots:
-        if slot.category != "Usage" or slot.resource_id is None or slot.charge_end <= slot.charge_start:
-            continue
-        key = (slot.resource_id, slot.charge_start, slot.charge_end)
-        if key not in devices or tags_of(slot, snapshot).run is not None:
-            devices[key] = slot
-    timed = [_as_time(slot, snapshot) for slot in devices.values()]
-    found: dict[str, int] = {}
-    for _, parts in attribute(timed, snapshot):
-        for part in parts:
-            if part.run_id is not None:
-                found[part.run_id] = found.get(part.run_id, 0) + part.amounts["billed"]
-    return found
-
-
-def utilisation(
-    runs: Iterable[Mapping[str, Any]], billed: Mapping[str, int], holds: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> Utilisation:
-    """Utilisation over some runs, given their billed time here and all that they held."""
-    total = sampled = 0
-    busy = 0.0
-    metrics = set()
-    for run in runs:
-        here = billed.get(run["run_id"], 0)
-        total += here
-        if run["busy_seconds"] is None or here == 0:
-            continue
-        coverage = run["busy_coverage"] if run["busy_coverage"] is not None else 1.0
-        held = sum(_held(hold) for hold in holds.get(run["run_id"], ()))
-        measured = min(run["busy_seconds"] * 1e6 * _WHOLE, float(held or here))
-        # Of a run that two periods bill, each gets the busy time that goes with its part of the hold.
-        busy += min(measured * (min(1.0, here / held) if held else 1.0), float(here))
-        sampled += round(here * coverage)
-        metrics.add(str(run["busy_metric"]))
-    return Utilisation(total / _PER_HOUR, sampled / _PER_HOUR, busy / _PER_HOUR, tuple(sorted(metrics)))
-
-
-def _as_time(slot: Slot, snapshot: Snapshot) -> Slot:
-    microseconds = (slot.charge_end - slot.charge_start) // timedelta(microseconds=1)
-    known = [hold for hold in snapshot.capacities.get(slot.resource_id or "", ()) if hold.start < slot.charge_end]
-    amount = microseconds * (known[-1].share_milli if known else _WHOLE)
-    return replace(slot, billed=amount, effective=amount, list=None)
-
-
-def _held(hold: Mapping[str, Any]) -> int:
-    if hold["end"] is None:
-        return 0
-    return int((hold["end"] - hold["start"]) // timedelta(microseconds=1)) * int(hold["share_milli"])
+def utilisation(ladders: Iterable[Ladder]) -> Utilisation:
+    """Utilisation over some ladders, which must be of different models or stages."""
+    found = list(ladders)
+    return Utilisation(
+        sum(ladder.billed for ladder in found) / 3600,
+        sum(ladder.measured for ladder in found) / 3600,
+        sum(ladder.active for ladder in found) / 3600,
+        tuple(sorted({metric for ladder in found for metric in ladder.metrics})),
+    )

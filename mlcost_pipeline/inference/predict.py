@@ -116,6 +116,7 @@ def score_days(
             scorer = scorer or cast(Scorer, load_predictor(warehouse, model, chosen.version))
             rows = _score(warehouse, settings, model, scorer, open_days)
             scored = _alert(rows, model, chosen.version, ours.alerts_per_day, run_id)
+            scored = _first_alerts(warehouse, scored, model, chosen.version)
             warehouse.append("predictions", scored)
             known = {**known, **_said_in(scored, open_days, chosen.version)}
         days += [known[day] for day in _days(first, last)]
@@ -185,6 +186,27 @@ def _alert(rows: pa.Table, model: str, version: str, capacity: int, run_id: str 
             "run_id": pa.array([run_id] * len(day), pa.string()),
         }
     )
+
+
+def _first_alerts(warehouse: Warehouse, scored: pa.Table, model: str, version: str) -> pa.Table:
+    """Alerts that stood before late payments made their day be scored again stay those of the run that raised them."""
+    days = pc.min_max(scored.column("predicted_at")).as_py()
+    before = warehouse.query(
+        "SELECT entity_id, run_id FROM predictions "
+        "WHERE model = ? AND model_version = ? AND alerted AND predicted_at BETWEEN ? AND ?",
+        [model, version, days["min"], days["max"]],
+        tables=["predictions"],
+    ).to_pylist()
+    if not before:
+        return scored
+    raised = {row["entity_id"]: row["run_id"] for row in before}
+    runs = [
+        raised.get(name, run_id) if alerted else run_id
+        for name, alerted, run_id in zip(
+            *(scored.column(column).to_pylist() for column in ("entity_id", "alerted", "run_id")), strict=True
+        )
+    ]
+    return scored.set_column(scored.schema.get_field_index("run_id"), "run_id", pa.array(runs, pa.string()))
 
 
 def _said_in(scored: pa.Table, days: list[date], version: str) -> dict[date, DayResult]:

@@ -7,10 +7,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
-import pyarrow.compute as pc
-
-from mlcost_pipeline.cost.ledger import ledger_rows
-from mlcost_pipeline.cost.unit_cost import UnitCost, cost_per_outcome
+from mlcost_pipeline.cost.books import books, versions_of
+from mlcost_pipeline.cost.unit_cost import UnitCost, unit_cost
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -21,15 +19,18 @@ DAY = timedelta(days=1)
 
 def month_of(warehouse: Warehouse, settings: Settings, model: str) -> UnitCost | None:
     """The newest month of which a final bill names the model; else of any bill; else of its runs, as an estimate."""
-    table = ledger_rows(warehouse)
-    mine = table.filter(pc.equal(table["model"], model)).select(["period", "delivery_id"]).to_pylist()
-    states = {row["delivery_id"]: row["state"] for row in warehouse.rows("bill_deliveries")}
-    final = {row["period"] for row in mine if states.get(row["delivery_id"]) == "final"}
-    periods = final or {row["period"] for row in mine}
+    bills = books(warehouse, settings.currency)
+    named = warehouse.query(
+        "SELECT DISTINCT account, period FROM cost_ledger WHERE model = ?",
+        [model], tables=["cost_ledger"], versions=versions_of(bills),
+    )  # fmt: skip
+    mine = {(row["account"], row["period"]) for row in named.to_pylist()}
+    found = [book.bill for book in bills if (book.bill.account, book.bill.period) in mine]
+    periods = {bill.period for bill in found if bill.state == "final"} or {bill.period for bill in found}
     if not periods:
         ended = warehouse.rows("run_records", where="model = ? AND ended_at IS NOT NULL", params=[model])
         periods = {row["started_at"].strftime("%Y-%m") for row in ended}
-    return cost_per_outcome(warehouse, settings, model, max(periods)) if periods else None
+    return unit_cost(warehouse, settings, model, max(periods)) if periods else None
 
 
 def stage_cost(by_stage: Mapping[str, Decimal], stage: str) -> Decimal:

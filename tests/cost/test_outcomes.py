@@ -11,10 +11,12 @@ import pytest
 
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.cost.clicks import estimate
+from mlcost_pipeline.cost.counted import counted, counted_by_month
+from mlcost_pipeline.cost.coverage import Covered, covered_by_month
 from mlcost_pipeline.cost.outcomes import count_outcomes, measure_outcomes, months
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import NOON
+from tests.cost.billing import NOON, past_run
 
 DAY = NOON.date()
 TOMORROW = DAY + timedelta(days=1)
@@ -135,10 +137,11 @@ def payment(name: str, *, at: datetime = NOON, category: str = "food") -> dict[s
     }  # fmt: skip
 
 
-def said(name: str, alerted: bool, *, at: datetime = NOON, version: str = "v1") -> dict[str, Any]:
+def said(name: str, alerted: bool, *, at: datetime = NOON, version: str = "v1",
+         run: str | None = None) -> dict[str, Any]:  # fmt: skip
     return {
         "model": "fraud", "model_version": version, "entity_id": name, "predicted_at": at, "score": 0.9,
-        "threshold": 0.5, "alerted": alerted,
+        "threshold": 0.5, "alerted": alerted, "run_id": run,
     }  # fmt: skip
 
 
@@ -176,6 +179,71 @@ def test_a_payment_scored_twice_is_caught_by_the_alert_that_came_first(
     warehouse.append("labels", [{"transaction_id": "p1", "known_at": NOON, "is_fraud": True}])
     rows = measure_outcomes(warehouse, settings, "fraud", DAY, TOMORROW, now=LATER)
     assert [(row["model_version"], row["count"]) for row in rows if row["slice"] == "all"] == [("v1", 0.0)]
+
+
+def test_an_alert_made_after_the_label_was_known_caught_nothing(warehouse: Warehouse, settings: Settings) -> None:
+    past_run(warehouse, "in time", stage="serving", start=NOON + timedelta(days=1))
+    past_run(warehouse, "weeks late", stage="serving", start=NOON + timedelta(days=20))
+    names = {"p1": "in time", "p2": "weeks late", "p3": None}
+    warehouse.append("transactions", [payment(name) for name in names])
+    warehouse.append("predictions", [said(name, True, run=run) for name, run in names.items()])
+    label = {"known_at": NOON + timedelta(days=5), "is_fraud": True}
+    warehouse.append("labels", [{**label, "transaction_id": name} for name in names])
+    again = {**label, "known_at": NOON + timedelta(days=25)}  # said once more: it was known before
+    warehouse.append("labels", [{**again, "transaction_id": "p2"}])
+    rows = measure_outcomes(warehouse, settings, "fraud", DAY, TOMORROW, now=LATER)
+    assert [row["count"] for row in rows if row["slice"] == "all"] == [2.0]
+
+
+def _covered(warehouse: Warehouse, settings: Settings, model: str, now: datetime) -> Covered | None:
+    outcomes = counted_by_month(warehouse, settings, model)
+    return covered_by_month(warehouse, settings.model(model), model, outcomes, now).get("2026-03")
+
+
+def test_days_that_were_not_scored_are_said(warehouse: Warehouse, settings: Settings) -> None:
+    days = [NOON + timedelta(days=n) for n in range(4)]
+    warehouse.append("transactions", [payment(f"p{n}", at=day) for n, day in enumerate(days)])
+    assert _covered(warehouse, settings, "fraud", days[3]) == Covered(0, 3)  # the fourth is not over
+    ends = [datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) for day in days[:2]]
+    warehouse.append("predictions", [said(f"p{n}", True, at=end) for n, end in enumerate(ends)])
+    assert _covered(warehouse, settings, "fraud", days[3]) == Covered(0, 3)  # nobody counted yet
+    measure_outcomes(warehouse, settings, "fraud", DAY, TOMORROW, now=LATER)
+    assert _covered(warehouse, settings, "fraud", days[3]) == Covered(1, 3)  # only the first day was counted
+    measure_outcomes(warehouse, settings, "fraud", date(2026, 3, 1), date(2026, 3, 20), now=LATER)
+    found = _covered(warehouse, settings, "fraud", days[3])
+    assert found is not None and not found.whole and found.reason == "only 2 of 3 days were scored"
+
+
+def test_days_on_which_nobody_was_served_are_said(warehouse: Warehouse, settings: Settings) -> None:
+    days = [NOON + timedelta(days=n) for n in range(3)]
+    warehouse.append("interactions", [click(f"c{n}", "u", at=day, kind="view") for n, day in enumerate(days)])
+    warehouse.append("lookups", [lookup("t", "t", "treated"), lookup("h", "h", "holdout"),
+                                 lookup("h2", "h", "holdout", at=days[1])])  # fmt: skip
+    measure_outcomes(warehouse, settings, "recs", date(2026, 3, 1), date(2026, 4, 1), now=LATER)
+    found = _covered(warehouse, settings, "recs", LATER)
+    assert found == Covered(1, 3, "served") and found.reason == "only 1 of 3 days were served"
+
+
+def test_hits_are_kept_day_by_day_when_their_lists_are_gone(warehouse: Warehouse, settings: Settings) -> None:
+    hits, morning = _hits_settings(settings), datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
+    warehouse.append("interactions", [
+        click(f"b{n}", "u", at=NOON + timedelta(days=n), kind="purchase") for n in range(3)
+    ])  # fmt: skip
+    for n in range(2):
+        version, cut = f"lists-{n}", morning + timedelta(days=n)
+        place = {"version": version, "user_id": "u", "rank": 1, "item_id": "i1", "score": 1.0}
+        warehouse.write_version("recommendations", "recs", version, [place])
+        warehouse.append("publications", [{
+            "version": version, "model": "recs", "model_version": "m1", "validation": "{}", "users": 1,
+            "data_cut": cut, "published_at": cut,
+        }])  # fmt: skip
+        clock = Clock.fixed_origin(cut + timedelta(days=1, hours=3))
+        [month] = count_outcomes(warehouse, hits, clock, "recs")
+        assert (month["count"], month["start"].day, month["end"]) == (n + 1, 1, cut + timedelta(days=1))
+        warehouse.drop_version("recommendations", "recs", version)
+    found = counted(warehouse, hits, "recs", "2026-03")
+    assert found is not None and found.count == 2 and len(found.windows) == 2
+    assert _covered(warehouse, hits, "recs", LATER) == Covered(2, 3, "counted")
 
 
 def test_a_month_is_counted_again_while_any_slice_of_it_is_open(warehouse: Warehouse, settings: Settings) -> None:

@@ -1,31 +1,26 @@
-"""What an outcome costs, what a retrain costs, and how busy what was billed has been."""
+"""What an outcome costs in a month, what became of the runs, and what a retrain costs."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlcost_pipeline.cost.deliveries import import_bill
-from mlcost_pipeline.cost.ledger import build_ledger
 from mlcost_pipeline.cost.prices import unbilled
 from mlcost_pipeline.cost.pricing import retrain_price
 from mlcost_pipeline.cost.ratio import per_count
+from mlcost_pipeline.cost.run_outcomes import run_outcomes
 from mlcost_pipeline.cost.runs import register_resource
-from mlcost_pipeline.cost.unit_cost import cost_per_outcome, unit_costs
+from mlcost_pipeline.cost.unit_cost import unit_cost, unit_costs
+from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, line, past_run, two_models, write_bill
+from tests.cost.billing import HOUR, NOON, PERIOD, past_run, two_models
+from tests.cost.ledgers import part, write_ledger
 
 MARCH, APRIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
-
-
-def _bill(warehouse: Warehouse, settings: Settings, tmp_path: Path, *rows: dict[str, Any]) -> None:
-    import_bill(warehouse, write_bill(tmp_path / "bill.csv", rows))
-    build_ledger(warehouse, settings, ACCOUNT, PERIOD)
 
 
 def _earned(warehouse: Warehouse, count: float, low: float, high: float, *, start: datetime = MARCH,
@@ -54,20 +49,21 @@ def test_cost_per_outcome_has_the_bounds_that_the_count_gives_it(
     assert per_count(Decimal(10), count, low, high).show("USD") == shown
 
 
-def test_a_month_by_stage_by_what_became_of_the_runs_and_per_outcome(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path
-) -> None:
-    register_resource(warehouse, "gpu-1", "gpu", 1000, "milli_gpu", MARCH)
+def test_a_month_by_stage_by_what_became_of_the_runs_and_per_outcome(warehouse: Warehouse, settings: Settings) -> None:
     retrain = {"purpose": "retrain", "job_id": "j1"}
-    past_run(warehouse, "j1/1", **retrain, attempt=1, status="interrupted", hours=1)
+    past_run(warehouse, "j1/1", **retrain, attempt=1, status="interrupted")
     past_run(warehouse, "j1/2", **retrain, attempt=2, start=NOON + HOUR, steps_done=10, steps_redone=4)
     past_run(warehouse, "serve", stage="serving", start=NOON + 2 * HOUR)
-    past_run(warehouse, "other", model="recs", stage="serving", start=NOON + 3 * HOUR)
-    _bill(warehouse, settings, tmp_path, *(line("5", start=NOON + i * HOUR, effective="4") for i in range(4)))
+    write_ledger(
+        warehouse, part("4", run="j1/1", billed="5"), part("3.5", run="j1/2", billed="5"),
+        part("0.5", run="j1/2", method="derived", reason="support", base="direct"),
+        part("4", run="serve", stage="serving", billed="5"), part("9", model="recs"), part("2", model=None),
+    )  # fmt: skip
     _earned(warehouse, 6, 4, 8)
-    found = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
-    assert (found.total, found.billed_total, found.estimated) == (Decimal(12), Decimal(15), Decimal(0))
+    found = unit_cost(warehouse, settings, "fraud", PERIOD)
+    assert (found.total, found.billed_total, found.estimated) == (Decimal(12), Decimal("15.5"), Decimal(0))
     assert found.by_stage == {"serving": Decimal(4), "training": Decimal(8)}
+    assert found.by_method == {"derived": Decimal("0.5"), "direct": Decimal("11.5")}
     assert found.by_run_outcome == {
         "interrupted": Decimal(4), "redone": Decimal("1.6"), "succeeded": Decimal("6.4"),
     }  # fmt: skip
@@ -81,34 +77,102 @@ def test_a_month_by_stage_by_what_became_of_the_runs_and_per_outcome(
     )
 
 
-def test_a_retrain_whose_version_was_not_promoted_never_shipped(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path
-) -> None:
+def test_a_retrain_costs_all_its_attempts_whichever_month_bills_them(warehouse: Warehouse, settings: Settings) -> None:
+    last_night = APRIL - HOUR
+    past_run(warehouse, "j1/1", purpose="retrain", job_id="j1", attempt=1, status="failed", start=last_night)
+    past_run(warehouse, "j1/2", purpose="retrain", job_id="j1", attempt=2, start=APRIL)
+    past_run(warehouse, "j2/1", purpose="retrain", job_id="j2", attempt=1, start=APRIL, status="running")
+    write_ledger(warehouse, part("3", run="j1/1"))
+    write_ledger(warehouse, part("5", run="j1/2"), part("1", run="j2/1"), period="2026-04")
+    march, april = unit_costs(warehouse, settings, "fraud")
+    assert (march.total, march.retrains, march.per_retrain) == (Decimal(3), 1, Decimal(8))
+    assert (april.total, april.retrains, april.per_retrain) == (Decimal(6), 0, None)  # j2 is not over
+    assert march.by_run_outcome == {"failed": Decimal(3)}
+
+
+def test_a_bill_that_does_not_close_is_not_reported(warehouse: Warehouse, settings: Settings) -> None:
+    past_run(warehouse, "r1")
+    write_ledger(warehouse, part("4", run="r1"))
+    row = warehouse.rows("bill_deliveries")[0]
+    warehouse.append("bill_deliveries", [{**row, "effective_total": Decimal("4.000000000000000001")}])
+    with pytest.raises(MlcostError, match="NOT reconciled"):
+        unit_costs(warehouse, settings, "fraud")
+
+
+def _retrained(warehouse: Warehouse) -> None:
     for number, state in ((1, "promoted"), (2, "rejected"), (3, "open")):
-        past_run(warehouse, f"j{number}/1", purpose="retrain", job_id=f"j{number}", attempt=1,
-                 resource=f"spot-{number}")  # fmt: skip
+        past_run(warehouse, f"j{number}/1", purpose="retrain", job_id=f"j{number}", attempt=1)
         warehouse.append("jobs", [{"job_id": f"j{number}", "model": "fraud", "deadline": APRIL, "state": state}])
     warehouse.append("model_versions", [{
         "model": "fraud", "version": "v1", "family": "mlp", "job_id": "j1", "attempt": 1, "artefact": "a",
         "training_cut": MARCH, "promoted_at": NOON,
     }])  # fmt: skip
-    _bill(warehouse, settings, tmp_path, *(line(str(i), resource=f"spot-{i}") for i in (1, 2, 3)))
-    found = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
-    assert found.by_run_outcome == {"never_shipped": Decimal(2), "succeeded": Decimal(4)}
 
 
-def test_thousand_predictions_and_nothing_where_there_was_none(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path
+def test_what_nobody_uses_is_named(warehouse: Warehouse, settings: Settings) -> None:
+    _retrained(warehouse)
+    lists = {"model": "fraud", "model_version": "v1", "data_cut": MARCH, "validation": "{}", "users": 1}
+    for name, published in (("good", NOON), ("refused", None)):
+        past_run(warehouse, name, stage="serving", asset="lists", partition="2026-03-09")
+        warehouse.append("publications", [{**lists, "version": name, "run_id": name, "published_at": published}])
+    names = {"j1/1": "succeeded", "j2/1": "never_shipped", "j3/1": "succeeded", "good": "succeeded",
+             "refused": "never_shipped"}  # fmt: skip
+    assert {row["run_id"]: row["outcome"] for row in run_outcomes(warehouse, "fraud").to_pylist()} == names
+    write_ledger(warehouse, *(part("2", run=name) for name in names))
+    found = unit_cost(warehouse, settings, "fraud", PERIOD)
+    assert found.by_run_outcome == {"never_shipped": Decimal(4), "succeeded": Decimal(6)}
+
+
+def test_a_backfill_that_repeats_good_partitions_is_named_repeated(warehouse: Warehouse) -> None:
+    """dagster#20465: the whole backfill is run again for the one partition that had failed."""
+    same = {"asset": "features", "stage": "features", "code_version": "c1", "inputs_version": "i1"}
+    past_run(warehouse, "a1", **same, partition="a")
+    past_run(warehouse, "b1", **same, partition="b", status="failed")
+    for number, name in enumerate(("a2", "b2")):
+        past_run(warehouse, name, **same, partition=name[0], start=NOON + (2 + number) * HOUR)
+    past_run(warehouse, "a3", **same | {"inputs_version": "i2"}, partition="a", start=NOON + 5 * HOUR)
+    past_run(warehouse, "a4", **same | {"inputs_version": None}, partition="a", start=NOON + 8 * HOUR)
+    found = {row["run_id"]: row["outcome"] for row in run_outcomes(warehouse).to_pylist()}
+    assert (found["a2"], found["b1"], found["b2"]) == ("repeated", "failed", "succeeded")
+    assert (found["a3"], found["a4"]) == ("superseded", "succeeded")  # a3 was made anew before anything could use it
+
+
+@pytest.mark.parametrize(
+    ("reader", "outcome"),
+    [
+        (None, "superseded"),
+        ({"start": NOON + 1.5 * HOUR, "hours": 0.5}, "succeeded"),  # began while the first result stood
+        ({"start": NOON - HOUR, "hours": 9}, "succeeded"),  # was under way all the time
+        ({"start": NOON - HOUR, "hours": 2}, "superseded"),  # was over when the first result came
+        ({"start": NOON + 4 * HOUR}, "superseded"),  # began when the second stood
+        ({"start": NOON + 1.5 * HOUR, "model": "recs"}, "superseded"),
+        ({"start": NOON + 1.5 * HOUR, "status": "running", "ended_at": None}, "succeeded"),
+    ],
+)
+def test_a_result_made_anew_is_superseded_unless_somebody_may_have_used_it(
+    warehouse: Warehouse, reader: dict[str, Any] | None, outcome: str
 ) -> None:
+    mine = {"asset": "features", "stage": "features", "partition": "2026-03-09"}
+    past_run(warehouse, "first", **mine)
+    past_run(warehouse, "second", **mine, start=NOON + 3 * HOUR)
+    past_run(warehouse, "another day", **mine | {"partition": "2026-03-08"}, start=NOON + 1.5 * HOUR)
+    if reader is not None:
+        past_run(warehouse, "reader", asset="training", **reader)
+    found = {row["run_id"]: (row["outcome"], row["replaced_by"]) for row in run_outcomes(warehouse).to_pylist()}
+    assert found["first"] == (outcome, "second" if outcome == "superseded" else None)
+    assert found["second"] == ("succeeded", None)
+
+
+def test_thousand_predictions_and_nothing_where_there_was_none(warehouse: Warehouse, settings: Settings) -> None:
     past_run(warehouse, "serve", stage="serving")
-    _bill(warehouse, settings, tmp_path, line("4"))
-    empty = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
+    write_ledger(warehouse, part("4", run="serve", stage="serving"))
+    empty = unit_cost(warehouse, settings, "fraud", PERIOD)
     assert (empty.per_thousand_predictions, empty.per_retrain, empty.per_outcome.reason) == (None, None, "not_measured")
-    warehouse.append("predictions", [
-        {"model": "fraud", "model_version": "v1", "entity_id": str(i), "predicted_at": NOON, "score": 0.1,
-         "threshold": 0.5, "alerted": False} for i in range(50)
-    ])  # fmt: skip
-    assert cost_per_outcome(warehouse, settings, "fraud", PERIOD).per_thousand_predictions == Decimal(80)
+    said = {"model": "fraud", "model_version": "v1", "score": 0.1, "threshold": 0.5, "alerted": False}
+    dated = [MARCH, *[APRIL] * 50, APRIL + HOUR]  # the end of the day before: February 28th, March 31st, April 1st
+    warehouse.append("predictions", [{**said, "entity_id": str(i), "predicted_at": at} for i, at in enumerate(dated)])
+    found = unit_cost(warehouse, settings, "fraud", PERIOD)
+    assert (found.predictions, found.per_thousand_predictions) == (50, Decimal(80))
 
 
 def test_windows_of_outcomes_are_added_without_overlap_and_definitions_never_mixed(
@@ -121,41 +185,12 @@ def test_windows_of_outcomes_are_added_without_overlap_and_definitions_never_mix
     _earned(warehouse, 3, 3, 4, start=days[2], end=days[3], version="v1")
     _earned(warehouse, 4, 4, 4, start=days[2], end=days[3], version="v2")
     _earned(warehouse, 900, 900, 900, definition="2")
-    found = cost_per_outcome(warehouse, settings, "fraud", PERIOD).outcome
+    found = unit_cost(warehouse, settings, "fraud", PERIOD).outcome
     assert found is not None
     assert (found.count, found.low, found.high, found.state) == (12, 12, 13, "measured")
 
 
-@pytest.mark.parametrize("sampled", [True, False])
-def test_a_quarter_busy_costs_the_whole_and_no_samples_are_unknown(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path, sampled: bool
-) -> None:
-    """4 GPU hours billed at 12, one of them active."""
-    register_resource(warehouse, "gpu-1", "gpu", 1000, "milli_gpu", MARCH)
-    measured = {"busy_seconds": 3600.0, "busy_metric": "nvml", "busy_coverage": 1.0} if sampled else {}
-    past_run(warehouse, "r1", hours=4, **measured)
-    _bill(warehouse, settings, tmp_path, *(line("3", start=NOON + i * HOUR) for i in range(4)),
-          line("0.5", start=NOON, ServiceName="Network"))  # fmt: skip
-    found = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
-    used = found.utilisation["training"]
-    assert found.total == Decimal("12.5")
-    assert used.billed_hours == 4.0  # two kinds of use of one hour are one hour
-    assert used.share == (0.25 if sampled else None)
-    assert (used.coverage, used.metrics) == ((1.0, ("nvml",)) if sampled else (0.0, ()))
-
-
-def test_cpu_time_beyond_a_runs_share_is_not_more_than_busy(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path
-) -> None:
-    register_resource(warehouse, "worker", "cpu", 2000, "milli_cpu", MARCH)
-    past_run(warehouse, "r1", resource="worker", hours=0.5, busy_seconds=3000.0, busy_metric="process_cpu",
-             busy_coverage=1.0)  # fmt: skip
-    _bill(warehouse, settings, tmp_path, line("1", resource="worker"))
-    used = cost_per_outcome(warehouse, settings, "fraud", PERIOD).utilisation["training"]
-    assert (used.billed_hours, used.busy_hours, used.share) == (0.5, 0.5, 1.0)
-
-
-def test_runs_that_no_bill_has_reached_are_estimates_until_one_does(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_runs_that_no_bill_has_reached_are_estimates_until_one_does(warehouse: Warehouse) -> None:
     settings = two_models(prices={"gpu": "2.5", "disk-1": "0.1"})
     register_resource(warehouse, "gpu-1", "gpu", 1000, "milli_gpu", MARCH)
     past_run(warehouse, "own price", price=Decimal(8), hours=0.5)
@@ -171,18 +206,18 @@ def test_runs_that_no_bill_has_reached_are_estimates_until_one_does(warehouse: W
         "worker": (Decimal("0.096"), "estimate: worker.price_per_hour"),
         "nothing known": (None, "estimate: no price for resource mystery"),
     }
-    before = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
+    before = unit_cost(warehouse, settings, "fraud", PERIOD)
     assert (before.total, before.estimated, before.unpriced_runs) == (Decimal("11.346"), Decimal("11.346"), 1)
     assert before.provisional
     assert before.by_method == {"estimate": Decimal("11.346")}
-    _bill(warehouse, settings, tmp_path, line("7", resource="somewhere"))
-    after = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
+    write_ledger(warehouse, part("7", run="pool"))
+    after = unit_cost(warehouse, settings, "fraud", PERIOD)
     assert after.by_method == {"direct": Decimal(7), "estimate": Decimal("5.346")}
     assert [cost.period for cost in unit_costs(warehouse, settings, "fraud")] == [PERIOD]
 
 
 def test_the_price_of_a_retrain_goes_from_a_bound_to_what_the_last_ones_cost(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path
+    warehouse: Warehouse, settings: Settings
 ) -> None:
     price = retrain_price(warehouse, settings, "fraud")
     assert (price.amount, "upper bound" in price.source) == (Decimal(36), True)  # 12 h × 3 USD
@@ -197,17 +232,15 @@ def test_the_price_of_a_retrain_goes_from_a_bound_to_what_the_last_ones_cost(
     assert (price.amount, price.source) == (
         Decimal(1), "estimate: price book × hours of the last 5 retrains, none billed yet",
     )  # fmt: skip
-    rows = [line(str(n), resource=f"s{n}{half}", start=NOON + n * HOUR) for n in range(7) for half in "ab"]
-    _bill(warehouse, settings, tmp_path, *rows[:-1])  # one attempt of the last job is not billed yet
+    rows = [part(str(n), run=f"j{n}/{attempt}") for n in range(7) for attempt in (1, 2)]
+    write_ledger(warehouse, *rows[:-1])  # one attempt of the last job is not billed yet
     price = retrain_price(warehouse, settings, "fraud")
     assert price.amount == Decimal(2 * (1 + 2 + 3 + 4 + 5)) / 5
     assert price.source == "mean of the last 5 billed retrains, all attempts included"
 
 
-def test_another_currency_is_not_part_of_a_models_cost(
-    warehouse: Warehouse, settings: Settings, tmp_path: Path
-) -> None:
+def test_another_currency_is_not_part_of_a_models_cost(warehouse: Warehouse, settings: Settings) -> None:
     past_run(warehouse, "r1")
-    _bill(warehouse, settings, tmp_path, line("4", BillingCurrency="CAD"))
-    found = cost_per_outcome(warehouse, settings, "fraud", PERIOD)
+    write_ledger(warehouse, part("4", run="r1"), currency="CAD")
+    found = unit_cost(warehouse, settings, "fraud", PERIOD)
     assert (found.total, found.deliveries) == (Decimal(0), ())

@@ -81,6 +81,21 @@ def test_again_changes_nothing_and_says_the_same(bank: Bank) -> None:
     assert {day.state for day in again.days} == {"said_before", "empty"}
 
 
+def test_late_payments_leave_an_alert_to_the_run_that_raised_it(bank: Bank) -> None:
+    """An alert that was raised in time must not look late because its day was scored again."""
+    tomorrow = START + timedelta(days=1)
+    score(bank, START, tomorrow, run_id="in time")
+    alerts = {row["entity_id"] for row in bank.warehouse.rows("predictions", where="alerted")}
+    quiet = next(row for row in bank.warehouse.rows("transactions") if row["happened_at"].date() == START
+                 and row["transaction_id"] not in alerts)  # fmt: skip
+    bank.warehouse.append("transactions", [{**quiet, "transaction_id": "late"}])
+    assert score(bank, START, tomorrow, run_id="again").days[0].state == "scored"
+    rows = {row["entity_id"]: row for row in bank.warehouse.rows("predictions")}
+    assert {name for name, row in rows.items() if row["alerted"]} == alerts and "late" in rows
+    assert {row["run_id"] for row in rows.values() if row["alerted"]} == {"in time"}
+    assert {row["run_id"] for row in rows.values() if not row["alerted"]} == {"again"}
+
+
 def test_day_by_day_is_the_same_as_all_at_once(bank: Bank, filled: Path, tmp_path: Path) -> None:
     score(bank)
     shutil.copytree(filled, tmp_path / "daily")

@@ -1,0 +1,77 @@
+"""The ledgers in force of one currency: each bill's delivery with the version of the ledger that stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mlcost_pipeline.cost.deliveries import Delivery, account_key, bills_in_force, delivery, scope_of
+from mlcost_pipeline.cost.reconciliation import require_reconciled
+from mlcost_pipeline.warehouse import Warehouse
+
+#: SQL, its parameters and the tables it reads → its rows: of a warehouse, or of plain rows at hand.
+Ask = Callable[[str, Sequence[Any], Iterable[str]], pa.Table]
+
+
+@dataclass(frozen=True)
+class Book:
+    """One account's month: its delivery in force, and the version of its ledger, None where none was built yet."""
+
+    bill: Delivery
+    version: str | None
+
+    @property
+    def scope(self) -> str:
+        return scope_of(self.bill.account, self.bill.period)
+
+
+def books(warehouse: Warehouse, currency: str, period: str | None = None) -> list[Book]:
+    """Books of all accounts in `currency`, of one period or of all; amounts of two currencies are never added up."""
+    bills = [bill for pair in bills_in_force(warehouse, period) if (bill := delivery(warehouse, *pair)) is not None]
+    return [Book(bill, _version_of(warehouse, bill)) for bill in bills if bill.currency == currency]
+
+
+def _version_of(warehouse: Warehouse, bill: Delivery) -> str | None:
+    """The ledger in force, unless it stands on an earlier delivery: then none was built for this bill yet."""
+    version = warehouse.current("cost_ledger", scope_of(bill.account, bill.period))
+    made = warehouse.state.get(f"ledgers/{account_key(bill.account)}/{bill.period}/{version}")
+    return None if made is not None and made.value["delivery_id"] != bill.delivery_id else version
+
+
+def require_closed(warehouse: Warehouse, book: Book) -> None:
+    """Refuse a book whose parts do not add up to its bill.
+
+    Deliveries and ledger versions never change, so what closed once is not added up again in the same process.
+
+    Raises:
+        Unreconciled: with the difference of each measure.
+        NothingCompared: no ledger was built yet.
+    """
+    bill = book.bill
+    totals = (bill.rows, bill.billed_total, bill.effective_total, bill.list_total)
+    key = (str(warehouse.root), book.scope, bill.delivery_id, book.version, totals)
+    if key not in _closed:
+        require_reconciled(warehouse, bill.account, bill.period)
+        _closed.add(key)
+
+
+_closed: set[tuple[Any, ...]] = set()
+
+
+def versions_of(found: Sequence[Book]) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """What :meth:`Warehouse.query` is to show of ledgers and device time, which go by the ledger's version."""
+    pairs = [(book.scope, book.version) for book in found if book.version is not None]
+    return {"cost_ledger": pairs, "device_time": pairs}
+
+
+def asking(warehouse: Warehouse, found: Sequence[Book]) -> Ask:
+    """Queries over a warehouse that see the ledgers of these books and of no others."""
+    versions = versions_of(found)
+
+    def ask(sql: str, params: Sequence[Any], tables: Iterable[str]) -> pa.Table:
+        return warehouse.query(sql, params, tables=tables, versions=versions)
+
+    return ask

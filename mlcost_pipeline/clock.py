@@ -46,7 +46,14 @@ class Clock:
 
 
 def model_clock(warehouse: Warehouse, settings: Settings, model: str) -> Clock:
-    """The clock of a model; the first caller anchors it, everybody else on this machine shares the anchor."""
+    """The clock of a model; the first caller anchors it, everybody else on this machine shares the anchor.
+
+    Work of no model of the pipeline (the platform's, or a model that is only accounted) reads the first model's.
+    """
+    if model not in settings.models:
+        if not settings.models:
+            return Clock()
+        model = min(settings.models)
     configured = settings.model(model).clock
     stored = warehouse.state.get(f"clocks/{model}")
     if stored is None:

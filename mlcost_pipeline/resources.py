@@ -19,10 +19,8 @@ from mlcost_pipeline.cost.runs import RunHandle, record_run
 from mlcost_pipeline.reports.document import Document
 from mlcost_pipeline.reports.metadata import Plain, as_metadata
 from mlcost_pipeline.settings import ModelSettings, Settings, load_settings
+from mlcost_pipeline.settings_faults import PLATFORM as PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
-
-#: Work that serves every model (reading sources, bills, the report) is recorded under this name.
-PLATFORM = "platform"
 
 
 @lru_cache(maxsize=4)
@@ -53,8 +51,7 @@ class Project(dg.ConfigurableResource[Any]):
 
     def clock(self, model: str) -> Clock:
         """A model's clock; work for the whole platform reads the first model's."""
-        named = model if model in self.settings.models else sorted(self.settings.models)[0]
-        return model_clock(self.warehouse, self.settings, named)
+        return model_clock(self.warehouse, self.settings, model)
 
     @contextmanager
     def run(

@@ -90,7 +90,7 @@ class Source(Block):
     path: str
     format: Literal["auto", "csv", "parquet"] = "auto"
     time_zone: str = Field("UTC", description="zone of times in the file that carry none")
-    columns: dict[str, Column]
+    columns: dict[str, Column] = Field({}, description="their columns; without it, files already have the table's own")
     keep: list[Condition] = []
     null_values: list[str] = ["", "NULL"]
     complete_marker: str | None = Field(None, description="only files that stand beside <file><marker> are read")
@@ -109,7 +109,52 @@ class BillSource(Block):
     """A folder or file of billing exports."""
 
     path: str
-    format: Literal["focus"] = "focus"
+    format: Literal["focus", "cur2", "cur_legacy", "azure_ea", "spot_feed"] = "focus"
+
+
+class ChargeMatch(Block):
+    """What a rule looks at; all that is given must hold. Texts are compared without case."""
+
+    resource_prefix: str | None = Field(None, description="the resource id begins with this")
+    service: str | None = Field(None, description="the service name is this")
+    category: str | None = Field(None, description="the charge category is this")
+    tags: dict[str, str] = Field({}, description="the charge has each of these tags with this value; * is any value")
+
+    @model_validator(mode="after")
+    def _looks_at_something(self) -> ChargeMatch:
+        if not self.model_dump(exclude_none=True, exclude_defaults=True):
+            raise ValueError("give at least one of resource_prefix, service, category, tags")
+        return self
+
+
+class Rule(Block):
+    """Whose a charge is that no run, resource or mlcost tag names; the first rule that fits takes it whole."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")
+    when: ChargeMatch
+    model: str = Field(description="a model of this file, or platform for work that serves every model")
+    stage: Literal["training", "serving", "features", "evaluation"]
+
+
+class Orchestrator(Block):
+    """Another Dagster instance whose materialisations are run records; nothing is installed there."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")
+    url: str = Field(description="its GraphQL endpoint, for example https://dagster.example.com/graphql")
+    token_env: str | None = Field(
+        None, description="environment variable that holds the value of Dagster-Cloud-Api-Token"
+    )
+    resource_id: str | None = Field(None, description="the resource its runs occupy, where a run's tags name none")
+    share_milli: int = Field(1000, ge=1)
+    models: dict[str, str] = Field({}, description="asset key prefix → model, where an asset's tags name none")
+    since: UtcTime | None = Field(None, description="runs that ended before this are not read")
+
+
+class Spend(Block):
+    """A model's budget; a sensor warns when the month's forecast will pass it."""
+
+    monthly_budget: Decimal | None = Field(None, gt=0)
+    warn_at: float = Field(0.8, gt=0, le=1, description="share of the budget at which a person is told")
 
 
 class ModelClock(Block):
@@ -205,6 +250,7 @@ class ModelSettings(Block):
     serving: Serving = Serving()
     alerts_per_day: int | None = Field(None, ge=1, description="alert capacity a day (scoring models)")
     budget: QualityBudget = QualityBudget()
+    spend: Spend = Spend()
     deploy_window_hours: float = Field(12, gt=0, description="a training job must end within this time")
     holdout_share: float = Field(0.1, ge=0, lt=1, description="share of users that is served the popular list")
 
@@ -220,6 +266,13 @@ class ModelSettings(Block):
         if both:
             raise ValueError(f"features that are also in never_features: {', '.join(both)}")
         return self
+
+
+class Accounted(Block):
+    """A model that is trained and served elsewhere: its cost and its outcomes are accounted, nothing of it is run."""
+
+    unit: str = Field("outcomes", description="what its rows in the source table outcomes count")
+    spend: Spend = Spend()
 
 
 class Pool(Block):
@@ -270,12 +323,27 @@ class Settings(Block):
     proxy_note: str | None = Field(None, description="a sentence every report carries about its data")
     sources: dict[str, list[Source]] = {}
     bills: list[BillSource] = []
-    models: dict[str, ModelSettings]
-    capacity: Capacity
+    rules: list[Rule] = Field([], description="whose charges are that name nobody; part of the ledger's identity")
+    orchestrators: list[Orchestrator] = []
+    mask_accounts: bool = Field(False, description="true: reports and exports show account ids masked")
+    models: dict[str, ModelSettings] = {}
+    accounted: dict[str, Accounted] = {}
+    capacity: Capacity = Capacity(pools=[Pool(name="local", market="on_demand", price_per_hour=Decimal("0.192"))])
     worker: Worker = Worker()
     prices: dict[str, Decimal] = Field({}, description="price per hour of a resource id or kind, for estimates")
     notify_webhook: str | None = None
     base: Path = Field(Path(), exclude=True, description="folder of the yaml file; set when loading")
+
+    @model_validator(mode="after")
+    def _has_models(self) -> Settings:
+        if not self.owners:
+            raise ValueError("name at least one model: in models (run by the pipeline) or in accounted (run elsewhere)")
+        return self
+
+    @property
+    def owners(self) -> list[str]:
+        """Every model that cost can be attributed to, by name."""
+        return sorted({*self.models, *self.accounted})
 
     @model_validator(mode="before")
     @classmethod

@@ -13,7 +13,8 @@ from mlcost_pipeline.tables import TABLES
 
 MODEL_NAME = re.compile(r"^[a-z][a-z0-9_]{0,40}$")
 #: Work that serves every model is recorded under this name.
-RESERVED = ("platform",)
+PLATFORM = "platform"
+RESERVED = (PLATFORM,)
 #: The families that come with the project, and the task that each is for.
 FAMILY_TASKS = {"als": "recommendation", "sasrec": "recommendation", "forest": "scoring", "mlp": "scoring"}
 NEEDED = {"recommendation": ("interactions",), "scoring": ("transactions", "labels")}
@@ -26,7 +27,7 @@ BUILT_IN = {"recommendation": {"activity"}, "scoring": set[str]()}
 def faults_of(data: Mapping[str, Any]) -> list[str]:
     """Every fault between fields as ``path: what was found and what is allowed``."""
     sources, models = _mapping(data.get("sources")), _mapping(data.get("models"))
-    found = [*_sources(sources), *_pools(_mapping(data.get("capacity")))]
+    found = [*_sources(sources), *_pools(_mapping(data.get("capacity"))), *_cost(data, models)]
     for name, block in models.items():
         found += _model(str(name), _mapping(block), sources)
     return found
@@ -50,6 +51,29 @@ def _pools(capacity: Mapping[str, Any]) -> Iterator[str]:
     names = [_mapping(pool).get("name") for pool in _list(capacity.get("pools"))]
     for name in sorted({str(name) for name in names if name is not None and names.count(name) > 1}):
         yield f"capacity.pools: two pools are named {name!r}; each needs a name of its own"
+
+
+def _cost(data: Mapping[str, Any], run_here: Mapping[str, Any]) -> Iterator[str]:
+    accounted = _mapping(data.get("accounted"))
+    for name in sorted(str(name) for name in accounted):
+        if name in run_here:
+            yield f"accounted.{name}: is in models too; a model is either run by the pipeline or only accounted"
+        if not MODEL_NAME.match(name) or name in RESERVED:
+            yield f"accounted.{name}: a name is lower case letters, digits and _, and not {', '.join(RESERVED)}"
+    models = {*run_here, *accounted, *RESERVED}
+    for field in ("rules", "orchestrators"):
+        names = [_mapping(entry).get("name") for entry in _list(data.get(field))]
+        for name in sorted({str(name) for name in names if name is not None and names.count(name) > 1}):
+            yield f"{field}: two are named {name!r}; each needs a name of its own"
+    for number, rule in enumerate(_list(data.get("rules"))):
+        model = _mapping(rule).get("model")
+        if model is not None and model not in models:
+            yield f"rules.{number}.model: no model {model!r}; there are: {', '.join(sorted(models))}"
+    for number, each in enumerate(_list(data.get("orchestrators"))):
+        for prefix, model in _mapping(_mapping(each).get("models")).items():
+            if model not in models:
+                where = f"orchestrators.{number}.models.{prefix}"
+                yield f"{where}: no model {model!r}; there are: {', '.join(sorted(models))}"
 
 
 def _model(name: str, block: Mapping[str, Any], sources: Mapping[str, Any]) -> Iterator[str]:

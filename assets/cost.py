@@ -2,26 +2,24 @@
 
 import dagster as dg
 
-from assets.names import BILL_PERIODS, key, tags_of
+from assets.names import BILL_PERIODS, key, months_of, tags_of
 from mlcost_pipeline.cost.deliveries import import_new
 from mlcost_pipeline.cost.ledger import build_ledger
+from mlcost_pipeline.cost.months import mark_counted, mark_month, month_key
 from mlcost_pipeline.cost.outcomes import count_outcomes
 from mlcost_pipeline.cost.runs import close_lost_runs
 from mlcost_pipeline.cost.unit_cost import unit_costs
 from mlcost_pipeline.reports.stages import bill_report, ledger_report, outcomes_report, unit_cost_report
 from mlcost_pipeline.resources import PLATFORM, Project, materialized
 from mlcost_pipeline.settings import Settings
-from mlcost_pipeline.triggers import month_key
 
 GROUP = "cost"
 
 
 def build(settings: Settings) -> list[dg.AssetsDefinition]:
-    """The bill and its ledger for all models; outcomes and cost per outcome for each."""
-    made = [_bill(), _ledger()]
-    for model in settings.models:
-        made += [_outcomes(settings, model), _cost_per_outcome(model)]
-    return made
+    """The bill and its ledger for all; cost per outcome for each model, outcomes for those that are run here."""
+    outcomes = [_outcomes(settings, model) for model in settings.models]
+    return [_bill(), _ledger(), *outcomes, *(_cost_per_outcome(settings, model) for model in settings.owners)]
 
 
 def _bill() -> dg.AssetsDefinition:
@@ -79,24 +77,30 @@ def _outcomes(settings: Settings, model: str) -> dg.AssetsDefinition:
         """What the model earned, month by month, as a count with a definition and an interval."""
         with project.run(context, model, stage="evaluation", purpose="measure"):
             counted = count_outcomes(project.warehouse, project.settings, project.clock(model), model)
+        mark_counted(project.warehouse, model, counted)
         return materialized(outcomes_report(model, counted, project.settings))
 
     return outcomes
 
 
-def _cost_per_outcome(model: str) -> dg.AssetsDefinition:
+def _cost_per_outcome(settings: Settings, model: str) -> dg.AssetsDefinition:
+    elsewhere = [key("outcomes")] if "outcomes" in settings.sources else []
+    counted = [key(model, "outcomes")] if model in settings.models else elsewhere
+
     @dg.asset(
         key=key(model, "cost_per_outcome"),
         group_name=GROUP,
         tags=tags_of(model, "evaluation"),
-        deps=[key("cost_ledger"), key(model, "outcomes")],
+        deps=[dg.AssetDep(key("cost_ledger"), partition_mapping=dg.AllPartitionMapping()), *counted],
+        partitions_def=months_of(settings, model),
     )
     def cost_per_outcome(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
         """Spend divided by outcomes of the same model and month, with the interval of the outcome."""
-        counted = month_key(project.warehouse, project.settings, model)
-        with project.run(context, model, stage="evaluation", purpose="measure"):
+        period = context.partition_key
+        stands_on = month_key(project.warehouse, project.settings, model, period)
+        with project.run(context, model, stage="evaluation", purpose="measure", partition=period):
             costs = unit_costs(project.warehouse, project.settings, model)
-        project.warehouse.state.update(f"months/{model}", lambda _: {"key": counted})
-        return materialized(unit_cost_report(model, costs, project.settings))
+        mark_month(project.warehouse, model, period, stands_on)
+        return materialized(unit_cost_report(model, costs, project.settings, period=period), data_version=stands_on)
 
     return cost_per_outcome

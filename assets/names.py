@@ -1,10 +1,11 @@
 """Keys, partitions and tags that the asset modules share."""
 
 import warnings
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 
+from mlcost_pipeline.cost.months import first_month_of, last_month_of
 from mlcost_pipeline.settings import ModelSettings, Settings
 
 # A history is backfilled as one run an asset; that policy is the one beta feature of Dagster used here.
@@ -24,6 +25,21 @@ def days_of(model: ModelSettings) -> dg.DailyPartitionsDefinition:
     if model.clock is not None:
         end = (model.clock.origin.date() + timedelta(days=365)).isoformat()
     return dg.DailyPartitionsDefinition(start_date=model.first_day.isoformat(), end_date=end)
+
+
+def months_of(settings: Settings, model: str) -> dg.MonthlyPartitionsDefinition:
+    """Monthly partitions "YYYY-MM" from :func:`first_month_of` a model, the month under way included.
+
+    A model with a clock of its own may be years ahead of ours: it has the months up to :func:`last_month_of`.
+    """
+    first, last = first_month_of(settings, model), last_month_of(settings, model)
+    ahead = 1 if last is None else max(1, _number(last) - _number(datetime.now(UTC).strftime("%Y-%m")) + 1)
+    return dg.MonthlyPartitionsDefinition(start_date=first, fmt="%Y-%m", end_offset=ahead)
+
+
+def _number(period: str) -> int:
+    year, month = period.split("-")
+    return int(year) * 12 + int(month)
 
 
 def days_in(context: dg.AssetExecutionContext) -> list[date]:

@@ -14,8 +14,8 @@ from mlcost_pipeline.errors import SettingsError
 from mlcost_pipeline.resources import Project
 from mlcost_pipeline.settings import Settings, load_settings
 from mlcost_pipeline.triggers import RECORD_TABLES
+from sensors import budgets, days, failures, retrain, run_records
 from sensors import cost as cost_sensors
-from sensors import days, failures, retrain
 
 GROUPS = (sources, features, evidence, training, serving, cost, levers)
 
@@ -41,7 +41,9 @@ def build_definitions(path: Path) -> dg.Definitions:
             *days.build(settings, jobs),
             *retrain.build(settings, jobs),
             *cost_sensors.build(settings, jobs),
+            *budgets.build(settings),
             *failures.build(),
+            *run_records.build(run_records.owners_of(made)),
         ],
         resources={
             "project": Project(config_path=str(path)),
@@ -63,11 +65,16 @@ def build_jobs(settings: Settings) -> dict[str, Any]:
         jobs[f"{model}_retrain"] = _job(f"{model}_retrain", trained, "Train the open job, judge it, promote or reject.")
         made = [key(model, part) for part in serves]
         jobs[f"{model}_serving"] = _job(f"{model}_serving", made, "Serve the day with the model in force.")
-        counted = [key(model, part) for part in ("outcomes", "cost_per_outcome")]
+    for model in settings.owners:
+        counted = [key(model, "outcomes")] if model in settings.models else []
+        counted.append(key(model, "cost_per_outcome"))
         jobs[f"{model}_month"] = _job(f"{model}_month", counted, "Count outcomes and what each cost.")
     logs = [key(table) for table in RECORD_TABLES if table in settings.sources]
     if logs:
         jobs["records"] = _job("records", logs, "Read run records and logs of elsewhere.")
+    if settings.orchestrators:
+        runs = [key(sources.runs_of(each)) for each in settings.orchestrators]
+        jobs["orchestrators"] = _job("orchestrators", runs, "Read run records of other Dagster instances.")
     jobs["bills"] = _job("bills", [key("bill")], "Import billing exports.")
     jobs["ledger"] = _job("ledger", [key("cost_ledger")], "Attribute one account's month.")
     plans = [key(model, "lever_plan") for model in settings.models]

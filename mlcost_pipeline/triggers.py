@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from mlcost_pipeline.clock import Clock, model_clock
+from mlcost_pipeline.cost.budgets import budget_status, spend_of
 from mlcost_pipeline.cost.due import bills_waiting, ledgers_behind
+from mlcost_pipeline.cost.months import months_due
+from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.evidence.trigger import Skip, day_due, retrain_due
+from mlcost_pipeline.notify import notify
 from mlcost_pipeline.settings import Settings, digest
+from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
 
 
@@ -40,7 +46,7 @@ class Found:
 
 
 #: Source tables that describe runs and requests, not events of one model.
-RECORD_TABLES = ("run_records", "occupancy", "resources", "requests")
+RECORD_TABLES = ("run_records", "occupancy", "resources", "requests", "outcomes")
 
 #: After so many failed runs of one request the sensors stop requesting it, and a person is told.
 MAX_FAILURES = 3
@@ -51,14 +57,17 @@ Trigger = Callable[[Warehouse, Settings], Found]
 def triggers(settings: Settings) -> dict[str, Trigger]:
     """Every trigger by its name, in the order in which one pass evaluates them."""
     found: dict[str, Trigger] = {"records": records}
+    if settings.orchestrators:
+        found["orchestrators"] = orchestrators
     for model in settings.models:
         found[f"{model}_day"] = _bind(new_day, model)
         found[f"{model}_retrain"] = _bind(retrain, model)
         found[f"{model}_serving"] = _bind(serving, model)
     found["bills"] = bills
     found["ledgers"] = ledgers
-    for model in settings.models:
+    for model in settings.owners:
         found[f"{model}_month"] = _bind(month, model)
+    found["budgets"] = budgets
     found["report"] = report
     return found
 
@@ -109,6 +118,30 @@ def records(warehouse: Warehouse, settings: Settings) -> Found:
     return Found([Request("records", f"records:{day}", f"run records and logs of {day} are not read yet")])
 
 
+def orchestrators(warehouse: Warehouse, settings: Settings) -> Found:
+    """Other orchestrators are looked at once an hour."""
+    hour = this_hour(warehouse, settings)
+    due = []
+    for each in settings.orchestrators:
+        stored = warehouse.state.get(f"orchestrators/{each.name}")
+        if stored is None or stored.value.get("looked") != hour:
+            due.append(each.name)
+    if not due:
+        return Found(reason=f"{len(settings.orchestrators)} orchestrators were looked at in this hour")
+    reason = f"{', '.join(due)} was not looked at since {hour}:00 UTC"
+    return Found([Request("orchestrators", f"orchestrators:{hour}:{'+'.join(due)}", reason)])
+
+
+def this_hour(warehouse: Warehouse, settings: Settings) -> str:
+    """The hour of the platform's clock."""
+    return model_clock(warehouse, settings, PLATFORM).now().strftime("%Y-%m-%dT%H")
+
+
+def mark_looked(warehouse: Warehouse, name: str, hour: str) -> None:
+    """Note that an orchestrator was looked at in an hour."""
+    warehouse.state.update(f"orchestrators/{name}", lambda value: {**(value or {}), "looked": hour})
+
+
 def mark_served(warehouse: Warehouse, model: str, version: str, day: date) -> None:
     """Note that a version has served a day; an older day of the same version changes nothing."""
 
@@ -135,7 +168,7 @@ def bills(warehouse: Warehouse, settings: Settings) -> Found:
 
 def ledgers(warehouse: Warehouse, settings: Settings) -> Found:
     """Periods whose ledger is behind their newest delivery or their runs are attributed again."""
-    behind = ledgers_behind(warehouse)
+    behind = ledgers_behind(warehouse, settings)
     if not behind:
         return Found(reason="every period's ledger stands on its newest delivery and runs")
     return Found(
@@ -144,15 +177,42 @@ def ledgers(warehouse: Warehouse, settings: Settings) -> Found:
 
 
 def month(warehouse: Warehouse, settings: Settings, model: str) -> Found:
-    """Outcomes and cost per outcome of the months that the model's newest day and bills touch."""
+    """Outcomes and cost per outcome of the months that changed: new ledgers, new outcomes, a new day."""
     day = last_complete_day(model_clock(warehouse, settings, model))
-    key = _month_key(warehouse, day)
-    done = warehouse.state.get(f"months/{model}")
-    if done is not None and done.value["key"] == key:
+    try:
+        due = months_due(warehouse, settings, model)
+    except MlcostError as error:
+        return Found(reason=str(error))
+    if not due:
         return Found(reason=f"outcomes of {model} are counted up to {day} on the ledgers in force")
+    reason = f"outcomes of {model} up to {day}, or the ledgers, are newer than its count of"
     return Found(
-        [Request(f"{model}_month", f"{model}:month:{key}", f"outcomes of {model} up to {day} are not counted yet")]
+        [
+            Request(f"{model}_month", f"{model}:month:{period}:{key}", f"{reason} {period}", partition=period)
+            for period, key in due.items()
+        ]
     )
+
+
+def budgets(warehouse: Warehouse, settings: Settings) -> Found:
+    """Budgets are checked once a day and on new ledgers; a person is told of each threshold once a month, by notice."""
+    models = [model for model in settings.owners if spend_of(settings, model).monthly_budget is not None]
+    if not models:
+        return Found(reason="no model has a monthly budget (spend.monthly_budget)")
+    told = 0
+    for model in models:
+        now = model_clock(warehouse, settings, model).now()
+        key = digest(now.date(), _ledger_versions(warehouse), spend_of(settings, model).model_dump())
+        done = warehouse.state.get(f"budgets/{model}")
+        if done is not None and done.value["key"] == key:
+            continue
+        period = now.strftime("%Y-%m")
+        status = budget_status(warehouse, settings, model, period, now)
+        for crossing in [] if status is None else status.crossings:
+            told += notify(warehouse, settings, key=f"budget/{model}/{period}/{crossing.name}", text=crossing.text)
+        warehouse.state.update(f"budgets/{model}", partial(_with_key, key))
+    checked = "1 budget was" if len(models) == 1 else f"{len(models)} budgets were"
+    return Found(reason=f"{checked} checked for today on the ledgers in force; {told} new notices")
 
 
 def report(warehouse: Warehouse, settings: Settings) -> Found:
@@ -191,31 +251,27 @@ def last_complete_day(clock: Clock) -> date:
 
 def newest_day(warehouse: Warehouse, settings: Settings) -> date:
     """The newest complete day of any model."""
-    return max(last_complete_day(model_clock(warehouse, settings, model)) for model in settings.models)
-
-
-def month_key(warehouse: Warehouse, settings: Settings, model: str) -> str:
-    """What a count of outcomes stands on: the newest complete day and the ledgers in force."""
-    return _month_key(warehouse, last_complete_day(model_clock(warehouse, settings, model)))
+    named = settings.models or [PLATFORM]
+    return max(last_complete_day(model_clock(warehouse, settings, model)) for model in named)
 
 
 def report_key(warehouse: Warehouse, settings: Settings) -> str:
     """What a report stands on: summaries, models, served days, ledgers, counted months."""
     state = warehouse.state
     parts = []
-    for model in sorted(settings.models):
+    for model in settings.owners:
         for kind in ("summaries", "models", "served", "months"):
             stored = state.get(f"{kind}/{model}")
             parts.append(None if stored is None else stored.value)
     return digest(parts, _ledger_versions(warehouse))
 
 
-def _month_key(warehouse: Warehouse, day: date) -> str:
-    return digest(day, _ledger_versions(warehouse))
-
-
 def _ledger_versions(warehouse: Warehouse) -> dict[str, str | None]:
     return {scope: warehouse.current("cost_ledger", scope) for scope in warehouse.scopes("cost_ledger")}
+
+
+def _with_key(key: str, value: dict[str, Any] | None) -> dict[str, Any]:
+    return {**(value or {}), "key": key}
 
 
 def _bind(trigger: Callable[[Warehouse, Settings, str], Found], model: str) -> Trigger:

@@ -20,9 +20,12 @@ def build(settings: Settings, jobs: Mapping[str, Any]) -> list[dg.SensorDefiniti
         ),
         sensor("report_sensor", known["report"], [jobs["reporting"]], "Writes the report when what it shows changed."),
     ]
+    if "orchestrators" in jobs:
+        about = "Reads run records of other Dagster instances, once an hour."
+        made.append(sensor("orchestrators_sensor", known["orchestrators"], [jobs["orchestrators"]], about))
     if "records" in jobs:
         made.append(sensor("records_sensor", known["records"], [jobs["records"]], "Reads run records of elsewhere."))
-    for model in settings.models:
+    for model in settings.owners:
         name = f"{model}_month"
         made.append(
             sensor(f"{name}_sensor", known[name], [jobs[name]], f"Counts what {model} earned and what it cost.")

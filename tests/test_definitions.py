@@ -103,3 +103,23 @@ def test_without_a_config_it_says_what_to_do(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode != 0
     assert "none.yaml: no such file; set MLCOST_CONFIG to your mlcost.yaml, or run `make demo`" in done.stderr
+
+
+def test_a_project_that_runs_no_model_has_its_bill_and_its_months(tmp_path: Path) -> None:
+    file = tmp_path / "mlcost.yaml"
+    file.write_text("version: 1\nname: elsewhere\nwarehouse: wh\naccounted: {ranker: {unit: orders}}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLCOST_CONFIG", str(file))
+        from mlcost_pipeline.definitions import build_definitions
+
+        found = described(build_definitions(file))
+    assert found["assets"] == {
+        "bill": {"group": "cost", "deps": [], "partitioned": False},
+        "cost_ledger": {"group": "cost", "deps": ["bill"], "partitioned": True},
+        "ranker/cost_per_outcome": {"group": "cost", "deps": ["cost_ledger"], "partitioned": True},
+        "report": {"group": "levers", "deps": [], "partitioned": False},
+    }
+    assert found["jobs"] == {
+        "bills": ["bill"], "ledger": ["cost_ledger"], "ranker_month": ["ranker/cost_per_outcome"],
+        "reporting": ["report"],
+    }  # fmt: skip

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlcost_pipeline.errors import MlcostError
+from mlcost_pipeline.reports import bridge_view
 from mlcost_pipeline.reports.document import MEANING, PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import dressed, report_path
 from mlcost_pipeline.reports.html import write_html
 from mlcost_pipeline.reports.sections import (
+    budgets,
     decided,
     freshness,
     lever_plan,
+    moved,
     reconciliation,
     spend,
     trained,
@@ -32,11 +35,13 @@ Section = Callable[[Warehouse, Settings], Document]
 
 #: The sections in the order in which a person reads them.
 SECTIONS: tuple[Section, ...] = (
+    moved.moved,
     decided.decided,
     trained.trained,
     freshness.freshness,
     spend.spend,
     unit_cost.unit_cost,
+    budgets.budgets,
     reconciliation.reconciliation,
     unbilled.not_billed,
     lever_plan.lever_plan,
@@ -143,7 +148,10 @@ def _overview(sections: Sequence[Document], settings: Settings) -> Document:
         title="In short",
         summary=_first_sentence(chosen, said),
         numbers=chosen,
-        tables=[Table("Section by section", ["question", "answer"], [[doc.title, doc.summary] for doc in sections])],
+        tables=[
+            *(doc.tables[0] for doc in sections if doc.title == bridge_view.TITLE),
+            Table("Section by section", ["question", "answer"], [[doc.title, doc.summary] for doc in sections]),
+        ],
         marks=tuple(
             mark for mark in dict.fromkeys(mark for doc in sections for mark in doc.marks) if mark == PROVISIONAL
         ),
@@ -152,11 +160,10 @@ def _overview(sections: Sequence[Document], settings: Settings) -> Document:
 
 
 def _first_sentence(numbers: Sequence[Number], said: dict[str, str]) -> str:
-    """The verdicts that come first to a reader: is the bill right, and whose is the money."""
+    """What comes first to a reader: how much of the bill is somebody's, what the rest is, and whether it adds up."""
     known = {number.key: str(number) for number in numbers}
     bill = said[reconciliation.TITLE].split(":")[0].rstrip(".")
     return (
-        f"Bill reconciled: {bill.lower()}; share attributed: {known.get('share_attributed', 'unknown')} of "
-        f"{known.get('spend', 'unknown')}; users with a fresh list: {known.get('share_fresh', 'unknown')}; "
-        f"saved against on-demand alone: {known.get('saved_share', 'unknown')}."
+        f"{said[spend.TITLE].rstrip('.')}; bill reconciled: {bill.lower()}; users with a fresh list: "
+        f"{known.get('share_fresh', 'unknown')}; saved against on-demand alone: {known.get('saved_share', 'unknown')}."
     )

@@ -34,6 +34,13 @@ _MAX_POINTS = 240
 #: Colours of what happens in a job's life, the same in every picture.
 KINDS = {"spot": COLOURS[4], "on-demand": COLOURS[1], "waiting": COLOURS[6], "lost": COLOURS[5]}
 
+#: Colours of what is drawn in several pictures: stages, the rungs of device time, and what has no model.
+NAMED = {
+    "training": COLOURS[0], "serving": COLOURS[1], "features": COLOURS[2], "evaluation": COLOURS[3],
+    "no stage": COLOURS[7], "not attributed": COLOURS[6],
+    "billed": COLOURS[6], "allocated": COLOURS[4], "active": COLOURS[0], "kept": COLOURS[2],
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Span:
@@ -104,7 +111,7 @@ def stacked_bars(
     ups = [sum(float(s[i]) for s in stacks.values() if s[i] > 0) for i in range(len(labels))]
     downs = [sum(float(s[i]) for s in stacks.values() if s[i] < 0) for i in range(len(labels))]
     parts, y_of, _, _ = _frame(_heading(title, unit), min([0.0, *downs]), max(ups, default=1.0) or 1.0, [], 240.0)
-    slot = (_RIGHT - _LEFT) / max(1, len(labels))
+    slot, tones = (_RIGHT - _LEFT) / max(1, len(labels)), _tones(list(stacks))
     for i, label in enumerate(labels):
         x, up, down = _LEFT + slot * (i + 0.14), 0.0, 0.0
         for index, (name, values) in enumerate(stacks.items()):
@@ -114,13 +121,13 @@ def stacked_bars(
             hint = f"{label}, {name}: {show_number(values[i], unit)}"
             if value:
                 width = min(slot * 0.72, 90)
-                parts.append(box(x, top, width, bottom - top, COLOURS[index % len(COLOURS)], hint))
+                parts.append(box(x, top, width, bottom - top, tones[index], hint))
             up, down = (base + value, down) if value >= 0 else (up, base + value)
         if len(labels) <= 12 or i % math.ceil(len(labels) / 12) == 0:
             parts.append(
                 text(x + min(slot * 0.72, 90) / 2, 232, fitted(label, max(slot, 40)), anchor="middle", quiet=True)
             )
-    drawn, end = legend([(name, COLOURS[i % len(COLOURS)]) for i, name in enumerate(stacks)], 246)
+    drawn, end = legend(list(zip(stacks, tones, strict=True)), 246)
     return Picture(title, picture(title, end + 2, [*parts, *drawn]), table)
 
 
@@ -130,14 +137,14 @@ def bars(title: str, entries: Sequence[tuple[str, Numeric]], *, unit: str = "", 
         title, list(columns), [[name, Quantity(value, unit)] for name, value in entries], empty="nothing to draw"
     )
     top = max([float(value) for _, value in entries], default=0.0)
-    scale = Scale(0.0, top or 1.0, 0.0, WIDTH - 150.0 - 110.0)
+    scale = Scale(0.0, top or 1.0, 0.0, WIDTH - 170.0 - 110.0)
     parts = [text(8, 18, fitted(title, WIDTH - 16))]
-    y = 32.0
+    y, tones = 32.0, _tones([name.rpartition(" ")[2] for name, _ in entries])
     for index, (name, value) in enumerate(entries):
         width = scale(max(0.0, float(value)))
-        parts.append(text(142, y + 14, fitted(name, 134), anchor="end"))
-        parts.append(box(150, y, max(width, 1.0), 19, COLOURS[index % len(COLOURS)]))
-        parts.append(text(156 + width, y + 14, show_number(value, unit)))
+        parts.append(text(162, y + 14, fitted(name, 154), anchor="end"))
+        parts.append(box(170, y, max(width, 1.0), 19, tones[index]))
+        parts.append(text(176 + width, y + 14, show_number(value, unit)))
         y += 27
     return Picture(title, picture(title, y + 4, parts), table)
 
@@ -183,6 +190,13 @@ def timeline(title: str, spans: Sequence[Span], *, until: datetime, deadline: da
         shown.append((f"deadline after {show_number(at * 3600, 's')}", COLOURS[5]))
     drawn, end_y = legend(shown, bottom + 28)
     return Picture(title, picture(title, end_y + 2, [*parts, *drawn]), table)
+
+
+def _tones(names: Sequence[str]) -> list[str]:
+    """A colour a name: its own if it has one, else the next that nobody has."""
+    free = [colour for colour in COLOURS if colour not in {NAMED.get(name) for name in names}] or list(COLOURS)
+    unnamed = [name for name in names if name not in NAMED]
+    return [NAMED.get(name) or free[unnamed.index(name) % len(free)] for name in names]
 
 
 def _heading(title: str, unit: str) -> str:

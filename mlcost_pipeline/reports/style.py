@@ -45,6 +45,7 @@ tbody tr:nth-child(even){background:var(--stripe)}
 td.t{min-width:24em}
 code{font-size:.92em;overflow-wrap:anywhere}
 @media (max-width:600px){td.t{min-width:14em}body{padding:12px 10px 32px;font-size:15px}section{padding:14px 12px}
+figure{overflow-x:auto}figure svg:not([data-narrow]){width:480px;max-width:none}
 h1{font-size:1.35rem}.numbers{grid-template-columns:repeat(2,minmax(0,1fr))}th,td{padding:5px 7px}
 }
 @media print{body{max-width:none;padding:0;background:#fff;font-size:10.5pt}

@@ -60,13 +60,17 @@ def escape(text: str) -> str:
     )
 
 
-def picture(title: str, height: float, parts: Sequence[str]) -> str:
-    """A whole picture on a ground of its own, with its title for those who cannot see it."""
-    size = f"0 0 {WIDTH} {coordinate(height)}"
+def picture(title: str, height: float, parts: Sequence[str], *, width: int = WIDTH) -> str:
+    """A whole picture on a ground of its own, with its title for those who cannot see it.
+
+    One that is narrower than usual stays so on a wide screen, and is legible on a phone without scrolling.
+    """
+    size = f"0 0 {width} {coordinate(height)}"
+    narrow = f' data-narrow="" style="max-width:{width * 5 // 4}px"' if width < WIDTH else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="mlp" viewBox="{size}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="mlp" viewBox="{size}"{narrow} role="img" '
         f'aria-label="{escape(title)}"><style>{_STYLE}</style>'
-        f'<rect class="b" width="{WIDTH}" height="{coordinate(height)}"/>' + "".join(parts) + "</svg>"
+        f'<rect class="b" width="{width}" height="{coordinate(height)}"/>' + "".join(parts) + "</svg>"
     )
 
 

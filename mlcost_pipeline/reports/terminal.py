@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 12
 _MAX_CELL = 40
+_LEAST = 24
 
 
 _MODELS = re.compile(r"; (?=[a-z][a-z0-9_]*: )")
@@ -80,7 +81,7 @@ def _text(text: str) -> str:
 
 
 def _table(table: Table, rows: int, width: int) -> RichTable:
-    """The columns that fit, from the left, one line a row; what is cut off stands in the report."""
+    """The columns that fit, from the left, names on two lines if need be; what is cut off stands in the report."""
     from rich import box
     from rich.table import Table as Rich
     from rich.text import Text
@@ -88,6 +89,10 @@ def _table(table: Table, rows: int, width: int) -> RichTable:
     cells = [[_text(show(cell)) for cell in row] for row in table.rows[:rows]]
     columns = [_text(column) for column in table.columns]
     room = [min(_MAX_CELL, max(len(columns[i]), *(len(row[i]) for row in cells))) for i in range(len(columns))]
+    over = sum(room) + 3 * (len(room) - 1) - width
+    wrapped = 0 < over <= room[0] - _LEAST
+    if wrapped:
+        room[0] -= over  # a name on two lines costs less than a whole column
     shown = max(1, sum(1 for i in range(len(room)) if sum(room[: i + 1]) + 3 * i <= width))
     left = len(columns) - shown
     title = _text(table.title) + (f" ({left} more column{'s' if left > 1 else ''} in the report)" if left else "")
@@ -98,8 +103,8 @@ def _table(table: Table, rows: int, width: int) -> RichTable:
             Text(columns[i]),
             justify="right" if numeric else "left",
             max_width=room[i],
-            overflow="ellipsis",
-            no_wrap=True,
+            overflow="fold" if wrapped and i == 0 else "ellipsis",
+            no_wrap=not (wrapped and i == 0),
         )
     for row in cells:
         made.add_row(*(Text(cell) for cell in row[:shown]))

@@ -260,3 +260,25 @@ def test_the_timeline_shows_waiting_and_the_deadline() -> None:
 def test_a_picture_of_nothing_is_still_a_picture(empty: Picture) -> None:
     ElementTree.fromstring(empty.svg)
     assert empty.table.empty
+
+
+def test_a_stage_has_the_same_colour_in_every_picture() -> None:
+    named = pictures.NAMED
+    one = pictures.stacked_bars("a", ["2025-01"], {"serving": [1], "training": [2]})
+    two = pictures.stacked_bars("b", ["2025-01"], {"features": [1], "other": [3], "training": [2]})
+    for made in (one, two):
+        assert f'fill="{named["training"]}"><title>2025-01, training: 2' in made.svg
+    taken = (named["features"], named["training"])
+    assert not any(f'fill="{colour}"><title>2025-01, other' in two.svg for colour in taken)
+
+
+def test_a_column_is_kept_where_a_shorter_name_makes_room_for_it() -> None:
+    rows = [["a name of about forty letters, no more so", "1 234.50 USD", "29.4 %", "0.5 h → 1.5 h"]]
+    table = Table("costs", ["cause", "amount", "share", "before and after"], rows)
+    shown = as_text(Document("t", "s", tables=[table]), width=80)
+    assert (
+        "0.5 h → 1.5 h" in shown
+        and "a name of about forty" in shown
+        and "more so" in shown
+        and "more column" not in shown
+    )

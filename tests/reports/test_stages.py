@@ -84,7 +84,7 @@ DELIVERY = Delivery(
 
 CHECKS = (MeasureCheck("billed", Decimal("10.5"), Decimal("10.5"), Decimal(0)),
           MeasureCheck("effective", Decimal("9.25"), Decimal("9.249999999999999999"), Decimal(0)))  # fmt: skip
-OPEN = Reconciliation("shop", "2025-05", "USD", "dl1", "l1", "open", 120, 30, 0, CHECKS)
+OPEN = Reconciliation("shop", "2025-05", "USD", "dl1", "l1", "open", 120, 30, 90, 0, CHECKS)
 
 
 def attempt(number: int, market: str, start: float, hours: float, outcome: str) -> AttemptSummary:
@@ -253,7 +253,8 @@ def test_a_difference_of_the_last_unit_is_shown(settings: Settings) -> None:
 def test_cost_per_outcome_has_its_interval(settings: Settings) -> None:
     doc = REPORTS["unit cost"](settings)
     assert doc.summary == (
-        "fraud: 5.00 USD each (2.50 USD to 10.00 USD) in 2025-05, 100.00 USD for 20 fraud cases caught, provisional."
+        "fraud: 5.00 USD each (2.50 USD to 10.00 USD) in 2025-05, 100.00 USD for 20 fraud cases caught, provisional; "
+        "reading: first: 100.00 USD spent, and nothing is known of the month before (provisional, may still change)."
     )
     assert set(doc.marks) == {"SIMULATED", "ESTIMATE", "PROVISIONAL"}
 

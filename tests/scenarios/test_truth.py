@@ -39,8 +39,11 @@ def test_spend_by_model_and_stage_is_what_was_planted(whole: tuple[Shop, dict[st
     for period in PAST:
         found: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
         reasons: dict[str, Decimal] = defaultdict(Decimal)
+        derived: dict[str, Decimal] = defaultdict(Decimal)
         for part in shop.warehouse.read_version("cost_ledger", f"shop-ml|{period}").to_pylist():
-            if part["model"] is not None:
+            if part["method"] == "derived":
+                derived[part["reason"]] += part["effective"]
+            elif part["model"] is not None:
                 found[part["model"], part["stage"]] += part["effective"]
             else:
                 reasons[part["reason"] or part["method"]] += part["effective"]
@@ -53,6 +56,9 @@ def test_spend_by_model_and_stage_is_what_was_planted(whole: tuple[Shop, dict[st
         assert all(abs(found[key] - planted[key]) < ROUNDING for key in planted), (found, planted)
         why = {reason: Decimal(amount) for reason, amount in truth["bill"][period]["unattributed_by_reason"].items()}
         assert all(abs(reasons[reason] - amount) < ROUNDING for reason, amount in why.items()), (reasons, why)
+        assert derived == {
+            name: Decimal(text) for name, text in truth["bill"][period]["derived"].items() if Decimal(text)
+        }
         idle = sum(Decimal(amount) for amount in truth["bill"][period]["idle"].values())
         assert abs(reasons["idle"] - idle) < ROUNDING
 
@@ -60,7 +66,7 @@ def test_spend_by_model_and_stage_is_what_was_planted(whole: tuple[Shop, dict[st
 def test_a_month_that_was_restated_says_what_changed(whole: tuple[Shop, dict[str, Any]]) -> None:
     shop, _ = whole
     restated = [row for row in shop.warehouse.rows("restatements") if row["period"] == "2025-04"]
-    took_over = [row for row in restated if row["cause"] == "delivery"]
+    took_over = [row for row in restated if row["cause"] in ("cost", "credits", "tags")]
     books = [json.loads((shop.home / "shop" / "books" / f"2025-04.delivery-{n}.json").read_text()) for n in (1, 2)]
     first, second = (Decimal(book["total"]) for book in books)
     assert first > second

@@ -7,7 +7,7 @@ stands still reads stale: the same rules answer here that answer a user.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -58,15 +58,15 @@ class Standing:
 def freshness(warehouse: Warehouse, settings: Settings) -> Document:
     """One line a recommendation model, its tiers as a picture, and the lookups of the last week."""
     models = [name for name, block in settings.models.items() if block.task == "recommendation"]
-    newest = _last_lookup(warehouse)
-    standings = {model: _standing(warehouse, settings, model, newest) for model in models}
+    newest = {model: _last_lookup(warehouse, model) for model in models}
+    standings = {model: _standing(warehouse, settings, model, newest[model]) for model in models}
     found = [standing for standing in standings.values() if standing is not None]
     sentences = [_sentence(model, standing) for model, standing in standings.items()]
     doc = Document(
         title=TITLE,
         summary=listed(sentences, "No model makes recommendations, so nobody needs a list") + ".",
         numbers=_numbers(found),
-        tables=[_tiers(found), *_lookups(warehouse, settings, models, newest)],
+        tables=[_tiers(found), *_lookups(warehouse, settings, newest)],
         pictures=[_picture(standing) for standing in found],
         ids={"version": found[0].version} if len(found) == 1 else {},
     )
@@ -96,8 +96,10 @@ def _known_users(warehouse: Warehouse, model: str) -> list[str]:
     return sorted((named | {row["user_id"] for row in rows}) - forgotten)
 
 
-def _last_lookup(warehouse: Warehouse) -> datetime | None:
-    found = warehouse.query("SELECT max(looked_up_at) AS at FROM lookups", tables=["lookups"]).to_pylist()[0]["at"]
+def _last_lookup(warehouse: Warehouse, model: str) -> datetime | None:
+    """The newest lookup of this model's lists; logs of before there were several models name none."""
+    sql = "SELECT max(looked_up_at) AS at FROM lookups WHERE model IS NULL OR model = ?"
+    found = warehouse.query(sql, [model], tables=["lookups"]).to_pylist()[0]["at"]
     assert found is None or isinstance(found, datetime)
     return found
 
@@ -139,14 +141,14 @@ def _tiers(found: Sequence[Standing]) -> Table:
     return Table("What each known user would be served now", columns, rows, empty="no version was published yet")
 
 
-def _lookups(warehouse: Warehouse, settings: Settings, models: Sequence[str], newest: datetime | None) -> list[Table]:
+def _lookups(warehouse: Warehouse, settings: Settings, newest: Mapping[str, datetime | None]) -> list[Table]:
     title = f"Lookups of the last {DAYS} days"
-    if newest is None:
+    if not any(newest.values()):
         return [Table(title, [], [], empty="nobody looked anything up yet, or the log was not rolled into its table")]
-    end = newest.date() + timedelta(days=1)
+    ends = {model: at.date() + timedelta(days=1) for model, at in newest.items() if at is not None}
     return [
         lookups_table(served(warehouse, settings, model, end - timedelta(days=DAYS), end), title=f"{title}, {model}")
-        for model in models
+        for model, end in ends.items()
     ]
 
 

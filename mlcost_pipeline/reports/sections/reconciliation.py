@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from mlcost_pipeline.cost.deliveries import bills_in_force
+from mlcost_pipeline.cost.masking import shown_account
 from mlcost_pipeline.cost.reconciliation import Reconciliation, reconcile
 from mlcost_pipeline.errors import NothingCompared
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import counted, dressed, summed
-from mlcost_pipeline.reports.stages.bills import measures_table
+from mlcost_pipeline.reports.stages.bills import masked, measures_table
 from mlcost_pipeline.reports.values import Cell, Quantity
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -21,9 +22,10 @@ def reconciliation(warehouse: Warehouse, settings: Settings) -> Document:
     nothing: dict[tuple[str, str], str] = {}
     for account, period in bills_in_force(warehouse):
         try:
-            found.append(reconcile(warehouse, account, period))
+            found.append(masked(reconcile(warehouse, account, period), settings))
         except NothingCompared as error:
-            nothing[account, period] = str(error)
+            shown = shown_account(account, settings)
+            nothing[shown, period] = str(error).replace(account, shown)
     closed = sum(each.reconciled for each in found)
     months = len(found) + len(nothing)
     provisional = sum(each.provisional for each in found)
@@ -37,7 +39,7 @@ def reconciliation(warehouse: Warehouse, settings: Settings) -> Document:
             Number("slots_off", "slots off", sum(each.slots_off for each in found), bound="0 allowed"),
             Number("lines", "lines compared", sum(each.lines for each in found)),
         ],
-        tables=[_answers(found, nothing), measures_table(found), _restated(warehouse)],
+        tables=[_answers(found, nothing), measures_table(found), _restated(warehouse, settings)],
     )
     return dressed(doc.marked(PROVISIONAL) if provisional else doc, settings)
 
@@ -72,7 +74,7 @@ def _answers(found: list[Reconciliation], nothing: dict[tuple[str, str], str]) -
     return Table("Reconciled", columns, rows, empty="no bill was imported")
 
 
-def _restated(warehouse: Warehouse) -> Table:
+def _restated(warehouse: Warehouse, settings: Settings) -> Table:
     """What newer ledgers changed, by month and cause."""
     sums = warehouse.query(
         "SELECT account, period, cause, count(*) AS entries, sum(effective_delta) AS delta, "
@@ -81,7 +83,7 @@ def _restated(warehouse: Warehouse) -> Table:
     ).to_pylist()
     rows: list[list[Cell]] = [
         [
-            row["account"],
+            shown_account(row["account"], settings),
             row["period"],
             row["cause"],
             row["entries"],

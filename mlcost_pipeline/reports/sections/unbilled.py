@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from mlcost_pipeline.clock import model_clock
+from mlcost_pipeline.cost.price_check import PriceCheck, check_prices
 from mlcost_pipeline.cost.prices import Estimate, unbilled
 from mlcost_pipeline.reports.document import ESTIMATE, Document, Number, Table
 from mlcost_pipeline.reports.dress import counted, dressed, summed
 from mlcost_pipeline.reports.pictures import bars
 from mlcost_pipeline.reports.values import Cell, Quantity, show_number
 from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
 
 TITLE = "Work not billed yet"
@@ -33,6 +35,7 @@ def not_billed(warehouse: Warehouse, settings: Settings) -> Document:
     else:
         summary = "Every run on record is in a bill, so nothing is estimated."
     stages = sorted({each.stage for each in priced})
+    checked = check_prices(warehouse, settings, model_clock(warehouse, settings, PLATFORM).now())
     doc = Document(
         title=TITLE,
         summary=summary,
@@ -42,7 +45,7 @@ def not_billed(warehouse: Warehouse, settings: Settings) -> Document:
             Number("hours_seconds", "time", hours * 3600, "s"),
             Number("price_unknown", "runs of unknown price", without, bound="0 wanted"),
         ],
-        tables=[_table(found, settings.currency)],
+        tables=[_table(found, settings.currency), price_check_table(checked)],
         pictures=[
             bars(
                 "Estimated cost by stage",
@@ -56,19 +59,31 @@ def not_billed(warehouse: Warehouse, settings: Settings) -> Document:
         ]
         if priced
         else [],
+        notes=[checked.sentence, *checked.warnings],
     )
     return dressed(doc.marked(ESTIMATE) if found else doc, settings)
 
 
+def price_check_table(checked: PriceCheck) -> Table:
+    """Every price of the book beside what bills say of the same runs."""
+    currency = checked.currency
+    rows: list[list[Cell]] = [
+        [each.source, each.runs, Quantity(each.book_price, currency), Quantity(each.bill_price, currency),
+         "not priced" if each.estimated is None else Quantity(each.estimated, currency),
+         Quantity(each.billed, currency), each.off, each.setting or ""]
+        for each in checked.sources
+    ]  # fmt: skip
+    columns = ["price", "runs", "book, an hour", "bill, an hour", "book said", "bill says", "off", "set in"]
+    return Table("The price book beside the bills", columns, rows, empty="no billed run could be compared")
+
+
 def _estimates(warehouse: Warehouse, settings: Settings) -> list[Estimate]:
-    """Each model by its own clock; work for all models by the clock of the first."""
-    first = sorted(settings.models)[0]
-    now = {model: model_clock(warehouse, settings, model).now() for model in settings.models}
-    latest = unbilled(warehouse, settings, now[first])
+    """Each model by its own clock; work for all models by the platform's."""
+    latest = unbilled(warehouse, settings, model_clock(warehouse, settings, PLATFORM).now())
     own = {
         each.run_id: each
-        for model in settings.models
-        for each in unbilled(warehouse, settings, now[model], model=model)
+        for model in settings.owners
+        for each in unbilled(warehouse, settings, model_clock(warehouse, settings, model).now(), model=model)
     }
     return [own.get(each.run_id, each) for each in latest]
 

@@ -9,14 +9,16 @@ from mlcost_pipeline.reports.document import PROXY, Document, Number
 from mlcost_pipeline.reports.dress import dressed, listed
 from mlcost_pipeline.reports.stages.unit_costs import (
     by_stage_table,
+    ladder_pictures,
+    ladder_table,
     marks_of,
     months_table,
     newest_measured,
     ratio_value,
+    readings_table,
     run_outcomes_table,
     spend_pictures,
     unit_cost_sentence,
-    utilisation_table,
 )
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -26,7 +28,7 @@ TITLE = "Cost per outcome"
 
 def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
     """One sentence a model; months, stages and utilisation below; outcomes of different models are never added up."""
-    plans = {model: unit_costs(warehouse, settings, model) for model in settings.models}
+    plans = {model: unit_costs(warehouse, settings, model) for model in settings.owners}
     numbers = []
     for model, costs in plans.items():
         shown = newest_measured(costs)
@@ -38,8 +40,14 @@ def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
         summary=listed([unit_cost_sentence(m, costs, settings) for m, costs in plans.items()], "no model is configured")
         + ".",
         numbers=numbers,
-        tables=[months_table(plans), by_stage_table(plans), run_outcomes_table(plans), utilisation_table(plans)],
-        pictures=spend_pictures(plans),
+        tables=[
+            months_table(plans),
+            readings_table(plans),
+            by_stage_table(plans),
+            run_outcomes_table(plans),
+            ladder_table(plans),
+        ],
+        pictures=[*spend_pictures(plans), *ladder_pictures(plans)],
     )
     proxy = [PROXY] if any(block.outcome.unit == "hits" for block in settings.models.values()) else []
     every = [cost for costs in plans.values() for cost in costs]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from mlcost_pipeline.cost.deliveries import scope_of
+from mlcost_pipeline.cost.masking import shown_account
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import counted, stage_report, summed
-from mlcost_pipeline.reports.ledger_view import summarise
+from mlcost_pipeline.reports.ledger_view import spend_of
 from mlcost_pipeline.reports.pictures import bars
 from mlcost_pipeline.reports.sections.spend import (
     attribution_sentence,
@@ -45,7 +47,7 @@ def bill_report(deliveries: Sequence[Delivery], settings: Settings) -> Document:
         summary = "No new bill was found: every export in the folders named under bills was taken over before."
     rows: list[list[Cell]] = [
         [
-            d.account,
+            shown_account(d.account, settings),
             d.period,
             d.state,
             d.rows,
@@ -81,14 +83,14 @@ def ledger_report(made: LedgerResult, settings: Settings, warehouse: Warehouse |
     """
     store = warehouse or Warehouse(settings.path(settings.warehouse))
     scope = scope_of(made.account, made.period)
-    entries = summarise(store.read_version("cost_ledger", scope, made.ledger_version))
-    currency, found = made.delivery.currency, made.reconciliation
+    entries = spend_of(store, scope, made.ledger_version)
+    currency, found = made.delivery.currency, masked(made.reconciliation, settings)
     restated = (
         f"; {counted(made.restated, 'entry', 'entries')} restated since the version before" if made.restated else ""
     )
     numbers = spend_numbers(entries, currency)[:4]
     doc = Document(
-        title=f"Ledger of {made.account}, {made.period}",
+        title=f"Ledger of {found.account}, {found.period}",
         summary=f"{attribution_sentence(entries, currency)}{restated}; {found.sentence}.",
         numbers=[
             *numbers,
@@ -110,6 +112,7 @@ def ledger_report(made: LedgerResult, settings: Settings, warehouse: Warehouse |
 
 def reconciliation_report(found: Reconciliation, settings: Settings) -> Document:
     """Whether one account's month closes, measure by measure, to the last unit."""
+    found = masked(found, settings)
     doc = Document(
         title=f"Reconciliation of {found.account}, {found.period}",
         summary=f"{found.sentence}.",
@@ -124,6 +127,11 @@ def reconciliation_report(found: Reconciliation, settings: Settings) -> Document
         ids={"ledger_version": found.ledger_version, "delivery_id": found.delivery_id},
     )  # fmt: skip
     return stage_report(doc.marked(PROVISIONAL) if found.provisional else doc, settings)
+
+
+def masked(found: Reconciliation, settings: Settings) -> Reconciliation:
+    """The same with the account as it may be shown."""
+    return replace(found, account=shown_account(found.account, settings))
 
 
 def _off_by(found: Reconciliation) -> Number:

@@ -19,7 +19,7 @@ NOTHING = "nothing could be measured: no exposures, predictions or lists with la
 
 def outcomes_report(model: str, counted_rows: Sequence[Mapping[str, Any]], settings: Settings) -> Document:
     """Rows of the table ``outcomes`` of one model: the newest month in the sentence, all of them below."""
-    unit = UNITS[settings.model(model).outcome.unit]
+    unit = unit_words(settings, model)
     rows = newest_first(counted_rows)
     whole = [row for row in rows if row["slice"] == ALL]
     newest = whole[0] if whole else None
@@ -45,6 +45,12 @@ def outcomes_report(model: str, counted_rows: Sequence[Mapping[str, Any]], setti
         pictures=_picture(model, unit, whole),
     )
     return stage_report(doc.marked(PROVISIONAL) if provisional else doc, settings, model=model)
+
+
+def unit_words(settings: Settings, model: str) -> str:
+    """What the outcomes of a model count, in words; of a model that is only accounted, as its settings name it."""
+    unit = settings.accounted[model].unit if model in settings.accounted else settings.model(model).outcome.unit
+    return UNITS.get(unit, unit.replace("_", " "))
 
 
 def newest_first(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

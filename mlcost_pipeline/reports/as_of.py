@@ -1,0 +1,58 @@
+"""The warehouse as its bills and ledgers stood on a day: what came later is not there, and nothing can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from mlcost_pipeline.cost.asof import in_force_at
+from mlcost_pipeline.cost.deliveries import account_key
+from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.state import StateStore, Stored
+from mlcost_pipeline.warehouse import Warehouse
+
+_MOVED = ("bills/", "pointers/cost_ledger/", "pointers/device_time/")
+
+
+def warehouse_as_of(warehouse: Warehouse, at: datetime) -> Warehouse:
+    """A view in which the deliveries and ledgers that were in force at `at` are in force.
+
+    Runs, outcomes and lists are what is known today.
+
+    Raises:
+        BillError: no ledger was in force by then.
+    """
+    found = in_force_at(warehouse, at)
+    if not found:
+        raise BillError(f"as of {at:%Y-%m-%d %H:%M} UTC: no ledger was in force yet; see: mlcost bill status")
+    then: dict[str, dict[str, Any]] = {}
+    for each in found:
+        path = f"bills/{account_key(each.account)}/{each.period}"
+        now = warehouse.state.get(path)
+        then[path] = {**({} if now is None else now.value), "delivery_id": each.delivery_id}
+        for table in ("cost_ledger", "device_time"):
+            if warehouse.version_file(table, each.scope, each.version) is not None:
+                then[f"pointers/{table}/{each.scope}"] = {"version": each.version}
+    seen = Warehouse(warehouse.root)
+    seen.state = _StateThen(warehouse.state, then)
+    return seen
+
+
+class _StateThen(StateStore):
+    """State in which the pointers of bills and ledgers are those of then, and all else is as it is."""
+
+    def __init__(self, now: StateStore, then: Mapping[str, dict[str, Any]]) -> None:
+        super().__init__(now.root)
+        self._then = then
+
+    def get(self, path: str) -> Stored | None:
+        if path.startswith(_MOVED):
+            return Stored(self._then[path], 1) if path in self._then else None
+        return super().get(path)
+
+    def names(self, path: str) -> list[str]:
+        found = super().names(path)
+        if f"{path}/".startswith(_MOVED):
+            return [name for name in found if f"{path}/{name}" in self._then]
+        return found

@@ -189,7 +189,7 @@ def record_run(
     attempt: int | None = None,
     gpus: bool | Sequence[str] = False,
 ) -> Iterator[RunHandle]:
-    """Record the work of the ``with`` block as one run: `succeeded`, or `failed` with what went wrong.
+    """Record the work of the ``with`` block as one run: `succeeded`, `failed` with what went wrong, or `cancelled`.
 
     >>> with record_run(warehouse, clock, model="fraud", stage="features", purpose="build", resource_id="w1") as run:
     ...     run.steps(done=build())                                   # doctest: +SKIP
@@ -203,7 +203,9 @@ def record_run(
     try:
         yield handle
     except BaseException as error:
-        handle.close(status="failed", cause=f"{type(error).__name__}: {error}")
+        # What is no Exception is somebody's wish that the work should stop, not a fault of it.
+        status = "failed" if isinstance(error, Exception) else "cancelled"
+        handle.close(status=status, cause=f"{type(error).__name__}: {error}")
         raise
     handle.close(status="succeeded")
 
@@ -222,25 +224,6 @@ def close_lost_runs(warehouse: Warehouse, clock_of: Callable[[str], Clock]) -> l
         close_run(warehouse, clock_of(record["model"]), record["run_id"], status="lost", ended_at=seen, cause=cause)
         lost.append(str(record["run_id"]))
     return sorted(lost)
-
-
-def register_resource(
-    warehouse: Warehouse,
-    resource_id: str,
-    kind: str,
-    capacity_milli: int,
-    capacity_unit: str,
-    valid_from: datetime,
-    *,
-    valid_to: datetime | None = None,
-    parent: str | None = None,
-) -> None:
-    """Put a billed thing on record with its capacity (milli-GPU or milli-CPU); repeating it changes nothing."""
-    row = {
-        "resource_id": resource_id, "valid_from": valid_from, "valid_to": valid_to, "kind": kind,
-        "capacity_milli": capacity_milli, "capacity_unit": capacity_unit, "parent": parent,
-    }  # fmt: skip
-    warehouse.append("resources", [row])
 
 
 def find_run(warehouse: Warehouse, run_id: str) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
+from mlcost_pipeline.cost.books import books, require_closed
+from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
 from mlcost_pipeline.reports.dress import summed
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -36,7 +38,16 @@ class Spend:
 
 
 def read_spend(warehouse: Warehouse) -> list[Spend]:
-    """All ledgers in force, summed exactly, in a stable order."""
+    """All ledgers in force, summed exactly, in a stable order.
+
+    Raises:
+        Unreconciled: the parts of a ledger do not add up to its bill; no report is made of it.
+    """
+    for account, period in bills_in_force(warehouse):
+        found = delivery(warehouse, account, period)
+        for book in books(warehouse, found.currency, period) if found is not None else []:
+            if book.version is not None:
+                require_closed(warehouse, book)
     return _spend(warehouse, None)
 
 

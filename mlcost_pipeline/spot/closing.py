@@ -11,7 +11,8 @@ from mlcost_pipeline.cost.busy.cgroups import CgroupCpu
 from mlcost_pipeline.cost.busy.measured import Busy
 from mlcost_pipeline.cost.busy.process_tree import ProcessTree
 from mlcost_pipeline.cost.busy.stored import busy_of
-from mlcost_pipeline.cost.runs import close_run, find_run, register_resource
+from mlcost_pipeline.cost.registry import register_resource
+from mlcost_pipeline.cost.runs import close_run, find_run
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.attempts import Attempt
 from mlcost_pipeline.spot.capacity import Instance

@@ -9,7 +9,8 @@ from typing import Any
 
 from mlcost_pipeline import __version__
 from mlcost_pipeline.clock import Clock
-from mlcost_pipeline.cost.runs import RunHandle, open_run, register_resource
+from mlcost_pipeline.cost.registry import register_resource
+from mlcost_pipeline.cost.runs import RunHandle, open_run
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.attempts import Attempt
 from mlcost_pipeline.spot.capacity import LaunchRequest

@@ -14,7 +14,7 @@ from mlcost_pipeline.cost import attribution
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, scope_of
 from mlcost_pipeline.cost.due import ledgers_behind
 from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, reconcile, require_reconciled
-from mlcost_pipeline.cost.runs import register_resource
+from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.summary import summaries
 from mlcost_pipeline.errors import BillError, NothingCompared, Unreconciled
 from mlcost_pipeline.settings import Settings

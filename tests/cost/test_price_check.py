@@ -11,7 +11,7 @@ import pytest
 from mlcost_pipeline.cost.deliveries import import_bill
 from mlcost_pipeline.cost.ledger import build_ledger
 from mlcost_pipeline.cost.price_check import check_prices, check_runs, rate
-from mlcost_pipeline.cost.runs import register_resource
+from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, line, past_run, two_models, write_bill

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from mlcost_pipeline.cost.prices import Price, PriceBook, billed_runs, unbilled
 from mlcost_pipeline.cost.pricing import retrain_price
-from mlcost_pipeline.cost.runs import register_resource
+from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 from tests.cost.billing import NOON, past_run, two_models

@@ -16,16 +16,8 @@ import pytest
 from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.cost import heartbeat
 from mlcost_pipeline.cost.processes import ProcessIdentity, identify, is_alive
-from mlcost_pipeline.cost.runs import (
-    RunHandle,
-    close_lost_runs,
-    close_run,
-    find_run,
-    open_run,
-    record_run,
-    register_resource,
-    runs,
-)
+from mlcost_pipeline.cost.registry import register_resource
+from mlcost_pipeline.cost.runs import RunHandle, close_lost_runs, close_run, find_run, open_run, record_run, runs
 from mlcost_pipeline.errors import JobError
 from mlcost_pipeline.warehouse import Warehouse
 

@@ -16,7 +16,7 @@ from mlcost_pipeline.cost.asof import history, in_force_at, standing, versions_o
 from mlcost_pipeline.cost.deliveries import import_bill, in_force
 from mlcost_pipeline.cost.ledger import build_ledger
 from mlcost_pipeline.cost.loaded import fully_loaded
-from mlcost_pipeline.cost.runs import register_resource
+from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.summary import summaries
 from mlcost_pipeline.cost.tracing import charges_of_run, explain_line
 from mlcost_pipeline.errors import BillError

@@ -11,8 +11,8 @@ import pytest
 from mlcost_pipeline.cost.prices import unbilled
 from mlcost_pipeline.cost.pricing import retrain_price
 from mlcost_pipeline.cost.ratio import per_count
+from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.run_outcomes import run_outcomes
-from mlcost_pipeline.cost.runs import register_resource
 from mlcost_pipeline.cost.unit_cost import unit_cost, unit_costs
 from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from mlcost_pipeline.cost.deliveries import import_bill
 from mlcost_pipeline.cost.device_ladder import ladders
 from mlcost_pipeline.cost.ledger import build_ledger
-from mlcost_pipeline.cost.runs import register_resource
+from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.unit_cost import unit_cost
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse

@@ -63,6 +63,10 @@ _OVERFLOW = (
     f"> {LIMIT // _LEAST_WEIGHT}::HUGEINT ORDER BY slot_id LIMIT 1"
 )
 _LARGEST = "SELECT max(greatest(abs(billed), abs(effective), abs(coalesce(list, 0)))) FROM derived_slots"
+#: A derived slot has as many parts as there are claimants, so only so many slots are split at a time.
+_PARTS_AT_ONCE = 1_000_000
+_SIZES = "SELECT (SELECT count(*) FROM derived_slots), coalesce((SELECT max(claimants) FROM weighed), 0)"
+_SOME = "CREATE OR REPLACE TEMP TABLE derived_some AS FROM derived_slots ORDER BY slot_id LIMIT ? OFFSET ?"
 _COLUMNS = "slot_id, part, method, reason, run_id, model, stage, billed, effective, list, base"
 
 
@@ -75,7 +79,7 @@ def _parts() -> str:
         f"CASE WHEN coalesce(w.d_{m}, 0) = 0 THEN coalesce(s.{m}, 0) ELSE 0 END AS p_{m}" for m in _MEASURES
     )
     return f"""
-WITH scoped AS (SELECT d.*, coalesce(b.invoice_id, '{_WHOLE_MONTH}') AS scope FROM derived_slots d
+WITH scoped AS (SELECT d.*, coalesce(b.invoice_id, '{_WHOLE_MONTH}') AS scope FROM derived_some d
   LEFT JOIN (SELECT DISTINCT invoice_id FROM base WHERE invoice_id IS NOT NULL) b USING (invoice_id)),
 followed AS (SELECT s.slot_id, w.number AS part, 'derived' AS method, s.kind AS reason, w.run_id, w.model, w.stage,
     w.base, s.list IS NULL AS unlisted, {shares} FROM scoped s JOIN weighed w USING (scope)),
@@ -94,7 +98,7 @@ FROM lonely WHERE p_billed <> 0 OR p_effective <> 0 OR p_list <> 0 OR (n = 0 AND
 #: Derived slots whose parts do not add up to them; there must be none.
 _OFF = """
 SELECT slot_id FROM (SELECT slot_id, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list
-  FROM derived_parts GROUP BY slot_id) p FULL JOIN derived_slots d USING (slot_id)
+  FROM derived_parts GROUP BY slot_id) p FULL JOIN derived_some d USING (slot_id)
 WHERE p.billed IS DISTINCT FROM money(d.billed) OR p.effective IS DISTINCT FROM money(d.effective)
   OR p.list IS DISTINCT FROM CASE WHEN d.list IS NULL THEN NULL ELSE money(d.list) END ORDER BY slot_id LIMIT 1"""
 
@@ -112,10 +116,14 @@ def derived_parts(connection: duckdb.DuckDBPyConnection, batch_rows: int) -> Ite
     [(largest,)] = connection.execute(_LARGEST).fetchall()
     connection.register("claim_units", _units(totals, LIMIT // max(1, int(largest or 0))))
     connection.execute(_WEIGHED)
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE derived_parts AS {_parts()}")
-    if (slot := connection.execute(_OFF).fetchone()) is not None:
-        raise BillError(f"slot {slot[0]}: its derived parts do not add up to it; nothing was put in force")
-    yield from connection.sql(f"SELECT {_COLUMNS} FROM derived_parts").to_arrow_reader(batch_rows)
+    [(slots, claimants)] = connection.execute(_SIZES).fetchall()
+    at_once = max(1, _PARTS_AT_ONCE // max(1, int(claimants)))
+    for offset in range(0, int(slots), at_once):
+        connection.execute(_SOME, [at_once, offset])
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE derived_parts AS {_parts()}")
+        if (slot := connection.execute(_OFF).fetchone()) is not None:
+            raise BillError(f"slot {slot[0]}: its derived parts do not add up to it; nothing was put in force")
+        yield from connection.sql(f"SELECT {_COLUMNS} FROM derived_parts").to_arrow_reader(batch_rows)
 
 
 def _units(totals: list[dict[str, Any]], most: int) -> pa.Table:

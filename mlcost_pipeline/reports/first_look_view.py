@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from mlcost_pipeline.cost.first_look.looking import FirstLook
+from mlcost_pipeline.cost.first_look.tag_keys import MOST_MODELS
 from mlcost_pipeline.reports.document import Document, Number, Table
 from mlcost_pipeline.reports.values import Cell
 
@@ -12,11 +13,11 @@ _MOST_ROWS = 12
 _RUNG_TEXT = {
     "run_tag": ("tag mlcost_run", "to a run, directly"),
     "model_tag": ("tag mlcost_model or model", "to a model, directly"),
-    "other_tag": ("tag {key}", "to a model, by the rules written"),
-    "resource": ("a resource id", "once runs are on record: who held the resource when"),
-    "derived": ("tax, support, discounts", "in proportion to what they are charged on"),
-    "commitment": ("commitments", "their use goes to the runs, what is unused is shown apart"),
-    "nothing": ("nothing", "to no model: no tag and no resource id"),
+    "other_tag": ("tag {key}", "to a model, by rules"),
+    "resource": ("a resource id", "to runs, once they are on record"),
+    "derived": ("tax, support, discounts", "with what they are charged on"),
+    "commitment": ("commitments", "use to runs, unused apart"),
+    "nothing": ("nothing", "to nobody"),
 }
 
 
@@ -33,7 +34,8 @@ def first_look_document(look: FirstLook) -> Document:
             f"{_percent(look, 'nothing')} names nobody."
         ),
         numbers=[Number("lines", "lines", look.lines)],
-        tables=[_by_rung(look), _tags(look), _switch_on(look)],
+        tables=[_by_rung(look), _tags(look)],
+        notes=["What to switch on for the rest:", *_switch_on(look)],
     )
 
 
@@ -63,20 +65,32 @@ def _tags(look: FirstLook) -> Table:
     return Table("Tags in the bill", ["key", look.currency, "values", "dearest values", "used here"], rows)
 
 
-def _switch_on(look: FirstLook) -> Table:
-    rows = [[f"column {name}", why] for name, why in sorted(look.absent.items())]
+def _switch_on(look: FirstLook) -> list[str]:
+    """What is missing and what to do about it, in whole sentences: this is what a team acts on."""
+    said = [f"- column {name}: {why}" for name, why in sorted(look.absent.items())]
     if look.model_key is None and look.by_rung["model_tag"] == 0:
-        rows.append(["tags", "no tag names a model: tag resources with mlcost_model and mlcost_stage, and activate the "
-                     "tags in the billing console (tags are seen only from then on, so do it first)"])  # fmt: skip
-    for service, amount in look.untagged_services[:5]:
-        if amount > 0:
-            rows.append([f"{service}", f"{_money(amount)} {look.currency} that no tag names"])
-    rows.append(["run records", "docs/run-records.md: a Dagster URL, a context manager, or a table of runs and what "
-                 "they held; then shared resources are split by time and share"])  # fmt: skip
-    rows += [["check", text] for text in look.warnings]
-    rows += [[f"{code}", f"{_money(amount)} {code} is left out of the shares: currencies are never added up"]
-             for code, amount in look.other_currencies.items()]  # fmt: skip
-    return Table("What to switch on for the rest", ["what", "why"], rows)
+        said.append(
+            "- tags: no tag names a model; tag resources with mlcost_model and mlcost_stage, and activate the tags in "
+            "the billing console (a tag is in the bill only from then on, so do it first)"
+        )
+    elif look.model_key is not None and len(look.model_key.values) > MOST_MODELS:
+        said.append(
+            f"- tag {look.model_key.key} has {len(look.model_key.values)} values: the {MOST_MODELS} dearest got a rule "
+            "each; drop those that are no models, add those that are missing"
+        )
+    untagged = [f"{name} {_money(amount)}" for name, amount in look.untagged_services[:5] if amount > 0]
+    if untagged:
+        said.append(f"- no tag names the models of ({look.currency}): {', '.join(untagged)}")
+    said.append(
+        "- run records: a Dagster URL, a context manager, or a table of runs and what they held (docs/run-records.md); "
+        "then shared resources are split by time and share"
+    )
+    said += [f"- check: {text}" for text in look.warnings]
+    said += [
+        f"- {_money(amount)} {code} is left out of the shares: currencies are never added up"
+        for code, amount in look.other_currencies.items()
+    ]
+    return said
 
 
 def _money(amount: Decimal) -> str:

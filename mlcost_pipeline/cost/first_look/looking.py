@@ -12,7 +12,7 @@ from typing import Any
 
 from mlcost_pipeline.cost.bills.detect import detect_format
 from mlcost_pipeline.cost.deliveries import Delivery, import_bill, scope_of
-from mlcost_pipeline.cost.first_look.tag_keys import TagKey, model_key, stage_key, tag_keys
+from mlcost_pipeline.cost.first_look.tag_keys import TagKey, model_key, models_of, stage_key, tag_keys
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.errors import NothingCompared
 from mlcost_pipeline.warehouse import Warehouse
@@ -93,7 +93,8 @@ def _look(warehouse: Warehouse, path: Path, format: str, deliveries: Sequence[De
     groups = ask(_GROUPED)
     keys = tag_keys((json.loads(row["tags_text"] or "{}"), row["effective"]) for row in groups)
     chosen = model_key(keys)
-    rungs = [(_rung(row, chosen), row) for row in groups]
+    named = frozenset(models_of(chosen))
+    rungs = [(_rung(row, chosen, named), row) for row in groups]
     ours = [each for each in deliveries if each.currency == currency]
     return FirstLook(
         path=path, format=format, deliveries=ours, currency=currency,
@@ -110,10 +111,10 @@ def _look(warehouse: Warehouse, path: Path, format: str, deliveries: Sequence[De
     )  # fmt: skip
 
 
-def _rung(row: Mapping[str, Any], chosen: TagKey | None) -> str:
+def _rung(row: Mapping[str, Any], chosen: TagKey | None, named: frozenset[str]) -> str:
     if row["run_tag"] or row["model_tag"]:
         return "run_tag" if row["run_tag"] else "model_tag"
-    if chosen is not None and chosen.key in json.loads(row["tags_text"] or "{}"):
+    if chosen is not None and json.loads(row["tags_text"] or "{}").get(chosen.key) in named:
         return "other_tag"
     if row["commitment_status"] in ("Unused", "Fee", "Negation"):
         return "commitment"

@@ -24,7 +24,9 @@ STAGE_VALUES: Mapping[str, str] = {
     "eval": "evaluation", "evaluation": "evaluation", "test": "evaluation",
 }  # fmt: skip
 #: A key with more values than this names runs or machines, not models.
-MOST_VALUES = 50
+MOST_VALUES = 500
+#: Of a key with many values the dearest get a model each; a first file should be one that a person reads.
+MOST_MODELS = 20
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,15 @@ def tag_keys(charges: Iterable[tuple[Mapping[str, str], Decimal]]) -> list[TagKe
 
 
 def model_key(keys: Sequence[TagKey]) -> TagKey | None:
-    """The key that most likely names models, or None."""
-    return _likeliest([key for key in keys if len(key.values) <= MOST_VALUES], MODEL_KEYS)
+    """The key that most likely names models, or None; one that names next to no money names nobody."""
+    most = max((abs(key.effective) for key in keys), default=Decimal(0))
+    fitting = [key for key in keys if len(key.values) <= MOST_VALUES and abs(key.effective) * 100 >= most]
+    return _likeliest(fitting, MODEL_KEYS)
+
+
+def models_of(key: TagKey | None) -> Sequence[str]:
+    """The values of a key that get a model each, the dearest first."""
+    return [value for value, _ in key.values if value.strip()][:MOST_MODELS] if key is not None else []
 
 
 def stage_key(keys: Sequence[TagKey]) -> TagKey | None:

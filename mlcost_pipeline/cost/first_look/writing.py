@@ -9,10 +9,9 @@ from itertools import count
 from pathlib import Path
 
 from mlcost_pipeline.cost.first_look.looking import FirstLook
-from mlcost_pipeline.cost.first_look.tag_keys import TagKey, model_name, stage_of
+from mlcost_pipeline.cost.first_look.tag_keys import TagKey, model_name, models_of, stage_of
 from mlcost_pipeline.settings import load_settings
 
-MOST_MODELS = 20
 _STAGE_OF_JOB = {
     "training-job": "training", "processing-job": "features", "transform-job": "serving", "endpoint": "serving",
 }  # fmt: skip
@@ -42,7 +41,7 @@ _TAIL = """
 
 def as_yaml(look: FirstLook, *, base: Path) -> str:
     """The text of a first mlcost.yaml that stands in folder `base`; it loads as it is."""
-    values = _model_values(look.model_key)
+    values = models_of(look.model_key)
     models = list(dict.fromkeys(model_name(value) for value in values)) or ["my_model"]
     head = _HEAD.format(
         bill=look.path.name, looked=_looked(look), name=json.dumps(base.name or "mlcost"), currency=look.currency,
@@ -61,10 +60,6 @@ def _looked(look: FirstLook) -> str:
     span = periods[0] if len(periods) == 1 else f"{periods[0]} to {periods[-1]}"
     accounts = len({each.account for each in look.deliveries})
     return f"{look.lines} lines, {span}, {accounts} account{'s' if accounts > 1 else ''}"
-
-
-def _model_values(key: TagKey | None) -> Sequence[str]:
-    return [value for value, _ in key.values if value.strip()][:MOST_MODELS] if key is not None else []
 
 
 def _rules(look: FirstLook, values: Sequence[str]) -> Iterator[str]:

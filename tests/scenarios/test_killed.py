@@ -21,7 +21,7 @@ from mlcost_pipeline.home import PROJECT
 from mlcost_pipeline.warehouse import Warehouse
 from tests.scenarios.conftest import Shop
 
-KILLS = 5
+KILLS = 3
 
 
 def run_killed(home: Path, words: list[str], seed: int, *, kills: int = KILLS, longest_seconds: float = 6.0) -> int:

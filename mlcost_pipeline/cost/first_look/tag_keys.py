@@ -26,7 +26,7 @@ STAGE_VALUES: Mapping[str, str] = {
 #: A key with more values than this names runs or machines, not models.
 MOST_VALUES = 500
 #: Of a key with many values the dearest get a model each; a first file should be one that a person reads.
-MOST_MODELS = 20
+MOST_MODELS = 12
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Run records of this code location: every materialisation of every asset, however its run ended, read once."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -14,6 +14,8 @@ from sensors.request import INTERVAL_SECONDS
 SOURCE = "dagster"
 RESOURCE_TAG, SHARE_TAG = "mlcost/resource_id", "mlcost/share_milli"
 _RUNS_A_TICK = 25
+#: A run's end may be committed after one that ended later: so far back before the cursor each tick looks again.
+_OVERLAP = timedelta(seconds=30)
 _ENDED = {
     dg.DagsterRunStatus.SUCCESS: "succeeded",
     dg.DagsterRunStatus.FAILURE: "failed",
@@ -68,15 +70,21 @@ class Finished(NamedTuple):
 
 def copy_finished(instance: dg.DagsterInstance, project: Any, owners: Owners, cursor: str | None) -> Finished:
     """Copy the next runs that have ended; `project` has the warehouse and the settings."""
-    seen = instance.get_run_records(
-        filters=dg.RunsFilter(statuses=list(_ENDED), updated_after=datetime.fromisoformat(cursor) if cursor else None),
-        order_by="update_timestamp",
-        ascending=True,
-        limit=_RUNS_A_TICK,
-    )
-    touched = [name for each in seen for name in copy_run(instance, project, each.dagster_run.run_id, owners)]
+    since = datetime.fromisoformat(cursor) if cursor else None
+    seen = _ended_runs(instance, since, None, ascending=True)
+    late = [] if since is None else _ended_runs(instance, since - _OVERLAP, since, ascending=False)
+    touched = [name for each in [*late, *seen] for name in copy_run(instance, project, each.dagster_run.run_id, owners)]
     last = seen[-1].update_timestamp.astimezone(UTC).isoformat() if seen else cursor
     return Finished(len(seen), len(touched), last)
+
+
+def _ended_runs(
+    instance: dg.DagsterInstance, after: datetime | None, before: datetime | None, *, ascending: bool
+) -> Sequence[Any]:
+    within = dg.RunsFilter(statuses=list(_ENDED), updated_after=after, updated_before=before)
+    return instance.get_run_records(
+        filters=within, order_by="update_timestamp", ascending=ascending, limit=_RUNS_A_TICK
+    )
 
 
 def copy_run(instance: dg.DagsterInstance, project: Any, run_id: str, owners: Owners) -> list[str]:

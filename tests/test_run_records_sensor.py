@@ -1,6 +1,9 @@
 """Every materialisation of this code location has its run record: found once, however its run ended."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mlcost_pipeline.clock import Clock
+from mlcost_pipeline.clock import Clock, set_clock
 from mlcost_pipeline.cost.runs import open_run
 from mlcost_pipeline.warehouse import Warehouse
 from sensors.run_records import copy_finished, copy_run, owners_of
@@ -67,6 +70,73 @@ def test_an_asset_that_recorded_itself_gets_no_second_record_and_an_open_one_is_
     assert copy_run(instance, project, result.run_id, OWNERS) == []
     found = {row["run_id"]: row["status"] for row in project.warehouse.rows("run_records")}
     assert found == {"own-silent": "succeeded", "own-broken": "failed"}
+
+
+DYING = """
+import os
+import dagster as dg
+
+@dg.asset
+def silent():
+    os._exit(9)  # killed in mid-step: neither the step nor the run ever says that it ended
+
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        dg.materialize([silent], instance=dg.DagsterInstance.get())
+    os.waitpid(child, 0)
+"""
+
+
+def test_what_dies_in_mid_step_is_lost_and_what_is_stopped_cancelled(
+    tmp_path: Path, project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    subprocess.run([sys.executable, "-c", DYING], check=True, capture_output=True)
+    with dg.DagsterInstance.get() as instance:
+        died, stopped = (found.dagster_run for found in instance.get_run_records())
+        assert copy_finished(instance, project, OWNERS, None).runs == 0  # nobody has noticed yet
+        instance.report_run_failed(died)
+        instance.report_run_canceled(stopped)
+        assert copy_finished(instance, project, OWNERS, None).records == 2
+    records = {row["orchestrator_run_id"]: row for row in project.warehouse.rows("run_records")}
+    assert {name: row["status"] for name, row in records.items()} == {died.run_id: "lost", stopped.run_id: "cancelled"}
+    assert {(row["asset"], row["model"]) for row in records.values()} == {("silent", "fraud")}
+    ends = {row["run_id"]: row["end"] for row in project.warehouse.rows("occupancy")}
+    assert ends == {row["run_id"]: row["ended_at"] for row in records.values()}
+
+
+def test_a_run_whose_end_was_committed_late_is_not_passed_over(instance: dg.DagsterInstance, project: Any) -> None:
+    """Another process's commit may become visible after the cursor has passed its time."""
+    dg.materialize([silent], instance=instance)
+    [ended] = instance.get_run_records()
+    after = (ended.update_timestamp + timedelta(seconds=2)).replace(tzinfo=UTC).isoformat()
+    found = copy_finished(instance, project, OWNERS, after)
+    assert (found.records, found.cursor) == (1, after)
+
+
+def test_a_kill_between_hold_and_record_leaves_one_hold(
+    instance: dg.DagsterInstance, project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the model's clock runs fast, so that each mapping of a time is another by a little."""
+    set_clock(project.warehouse, "fraud", datetime(2026, 3, 1, tzinfo=UTC), 60.0)
+    result = dg.materialize([silent], instance=instance)
+    append = Warehouse.append
+
+    def killed(self: Warehouse, table: str, rows: Any, **more: Any) -> Any:
+        if table == "run_records":
+            raise MemoryError
+        return append(self, table, rows, **more)
+
+    monkeypatch.setattr(Warehouse, "append", killed)
+    with pytest.raises(MemoryError):
+        copy_run(instance, project, result.run_id, OWNERS)
+    monkeypatch.undo()
+    assert copy_run(instance, project, result.run_id, OWNERS) == [f"dagster:{result.run_id}:silent"]
+    [hold] = project.warehouse.rows("occupancy")
+    [record] = project.warehouse.rows("run_records")
+    assert (record["started_at"], record["ended_at"]) == (hold["start"], hold["end"])
 
 
 def test_runs_are_read_once_and_a_lost_cursor_doubles_nothing(instance: dg.DagsterInstance, project: Any) -> None:

@@ -107,13 +107,8 @@ def open_run(
     found = find_run(warehouse, run_id)
     if found is not None:
         record = _attached(warehouse, found)
-    path, now = f"runs/{run_id}", clock.now().isoformat()
-    hold = {"resource_id": resource_id, "share_milli": share_milli, "model": model, "heartbeat_at": now}
-    warehouse.state.update(path, lambda value: {**hold, **(value or {}), "process": watched.as_json()})
-    warehouse.append("run_records", [record])
-    stored = warehouse.state.get(path)
-    assert stored is not None
-    _occupy(warehouse, record, stored.value, end=None)
+    hold = {"resource_id": resource_id, "share_milli": share_milli, "model": model}
+    _put_on_record(warehouse, record, {**hold, "heartbeat_at": clock.now().isoformat()}, watched)
     heartbeat.start(record["started_at"])
     return RunHandle(run_id, warehouse, clock, heartbeat)
 
@@ -264,6 +259,17 @@ def _attached(warehouse: Warehouse, found: dict[str, Any]) -> dict[str, Any]:
     )
     cause = f"was given up as lost and is back ({stored.value['returns']})"
     return {**found, "status": "running", "ended_at": None, "cause": cause}
+
+
+def _put_on_record(
+    warehouse: Warehouse, record: dict[str, Any], hold: dict[str, Any], watched: ProcessIdentity
+) -> None:
+    """State, record, occupancy; a run that is opened again goes on holding what it held."""
+    stored = warehouse.state.update(
+        f"runs/{record['run_id']}", lambda value: {**hold, **(value or {}), "process": watched.as_json()}
+    )
+    warehouse.append("run_records", [record])
+    _occupy(warehouse, record, stored.value, end=None)
 
 
 def _occupy(warehouse: Warehouse, record: dict[str, Any], held: dict[str, Any], *, end: datetime | None) -> None:

@@ -7,13 +7,13 @@ times, in any order, and the reader's cursor may be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mlcost_pipeline.clock import Clock, model_clock
-from mlcost_pipeline.cost.runs import STAGES, close_run, find_run
+from mlcost_pipeline.cost.runs import STAGES, close_run
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -60,51 +60,68 @@ def copy_steps(
 
     `own_clock` maps times onto the model's clock (for work of this pipeline); without it they are as they are.
     """
-    touched = []
-    for fact in facts:
-        own = _recorded_itself(warehouse, fact)
-        if own:
-            touched += [run_id for run_id in own if _closed(warehouse, settings, run_id, fact)]
-        elif find_run(warehouse, fact.record_id) is None:
-            _write(warehouse, settings, fact, own_clock)
-            touched.append(fact.record_id)
-    return touched
+    told = {fact.record_id: fact for fact in facts}
+    own = _recorded_themselves(warehouse, list(told.values()))
+    touched = [
+        str(record["run_id"])
+        for name, fact in told.items()
+        for record in own.get(name, [])
+        if _closed(warehouse, settings, record, fact)
+    ]
+    stored = warehouse.rows("run_records", columns=["run_id"], where="run_id = ANY(?)", params=[list(told)])
+    known = {row["run_id"] for row in stored} | set(own)
+    missing = [fact for name, fact in told.items() if name not in known]
+    _write(warehouse, settings, missing, own_clock)
+    return touched + [fact.record_id for fact in missing]
 
 
-def _recorded_itself(warehouse: Warehouse, fact: StepFacts) -> list[str]:
-    """Records that the step's own work wrote: of its asset, or attempts of the job that it waited for."""
+def _recorded_themselves(warehouse: Warehouse, facts: Sequence[StepFacts]) -> dict[str, list[dict[str, Any]]]:
+    """By a step's id the records that its own work wrote: of its asset, or attempts of the job that it waited for."""
     rows = warehouse.rows(
         "run_records",
-        columns=["run_id"],
-        where="orchestrator_run_id = ? AND coalesce(source, 'mlcost') NOT LIKE 'dagster%' "
-        "AND (asset = ? OR (asset IS NULL AND purpose = 'retrain' AND ? LIKE '%candidate'))",
-        params=[fact.run_id, fact.asset, fact.asset or ""],
+        where="orchestrator_run_id = ANY(?) AND coalesce(source, 'mlcost') NOT LIKE 'dagster%'",
+        params=[sorted({fact.run_id for fact in facts})],
     )
-    return [str(row["run_id"]) for row in rows]
+    of_run: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        of_run.setdefault(row["orchestrator_run_id"], []).append(row)
+    found = {fact.record_id: [r for r in of_run.get(fact.run_id, []) if _is_of(r, fact)] for fact in facts}
+    return {name: records for name, records in found.items() if records}
 
 
-def _closed(warehouse: Warehouse, settings: Settings, run_id: str, fact: StepFacts) -> bool:
+def _is_of(record: Mapping[str, Any], fact: StepFacts) -> bool:
+    attempt = record["asset"] is None and record["purpose"] == "retrain" and (fact.asset or "").endswith("candidate")
+    return attempt or (fact.asset is not None and record["asset"] == fact.asset)
+
+
+def _closed(warehouse: Warehouse, settings: Settings, record: Mapping[str, Any], fact: StepFacts) -> bool:
     """Close a record that is still open although its step has ended badly; attempts have a supervisor that does."""
-    record = find_run(warehouse, run_id)
-    if record is None or record["status"] != "running" or record["purpose"] == "retrain":
+    if record["status"] != "running" or record["purpose"] == "retrain":
         return False
     clock = model_clock(warehouse, settings, record["model"])
     ended = max(record["started_at"], _on(clock, fact.ended_at))
     status = fact.status if fact.status != "succeeded" else "lost"  # a step that succeeded would have closed its own
-    close_run(warehouse, clock, run_id, status=status, cause=fact.cause, ended_at=ended)
+    close_run(warehouse, clock, str(record["run_id"]), status=status, cause=fact.cause, ended_at=ended)
     return True
 
 
-def _write(warehouse: Warehouse, settings: Settings, fact: StepFacts, own_clock: bool) -> None:
-    """The hold first: a record that is there has its hold."""
-    model = fact.model or UNASSIGNED
-    clock = model_clock(warehouse, settings, model) if own_clock else Clock()
-    start, end = (_on(clock, at) if own_clock else at.astimezone(UTC) for at in (fact.started_at, fact.ended_at))
-    end = max(start, end)
-    if fact.resource_id is not None:
-        hold = {"run_id": fact.record_id, "resource_id": fact.resource_id, "start": start, "end": end}
-        warehouse.append("occupancy", [{**hold, "share_milli": fact.share_milli}])
-    warehouse.append("run_records", [_record(fact, model, start, end)])
+def _write(warehouse: Warehouse, settings: Settings, facts: Sequence[StepFacts], own_clock: bool) -> None:
+    """The holds first: a record that is there has its hold, and a hold that is there gives its record its times."""
+    names = [fact.record_id for fact in facts]
+    held = {row["run_id"]: row for row in warehouse.rows("occupancy", where="run_id = ANY(?)", params=[names])}
+    models = {fact.model or UNASSIGNED for fact in facts}
+    clocks = {model: model_clock(warehouse, settings, model) if own_clock else Clock() for model in models}
+    holds, records = [], []
+    for fact in facts:
+        model, hold = fact.model or UNASSIGNED, held.get(fact.record_id)
+        if hold is None:
+            start = _on(clocks[model], fact.started_at)
+            hold = {"run_id": fact.record_id, "start": start, "end": max(start, _on(clocks[model], fact.ended_at))}
+            if fact.resource_id is not None:
+                holds.append({**hold, "resource_id": fact.resource_id, "share_milli": fact.share_milli})
+        records.append(_record(fact, model, hold["start"], hold["end"]))
+    warehouse.append("occupancy", holds)
+    warehouse.append("run_records", records)
 
 
 def _record(fact: StepFacts, model: str, start: datetime, end: datetime) -> Mapping[str, Any]:
@@ -120,5 +137,7 @@ def _record(fact: StepFacts, model: str, start: datetime, end: datetime) -> Mapp
 
 def _on(clock: Clock, wall: datetime) -> datetime:
     """A wall time on a model's clock, which may stand elsewhere and run faster."""
+    if clock.origin is None:
+        return wall.astimezone(UTC)
     passed = (datetime.now(UTC) - wall.astimezone(UTC)) / timedelta(seconds=1)
     return clock.now() - timedelta(seconds=clock.rate * passed)

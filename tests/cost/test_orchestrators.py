@@ -21,6 +21,7 @@ from mlcost_pipeline.cost.by_asset import cost_by_asset
 from mlcost_pipeline.cost.deliveries import import_bill
 from mlcost_pipeline.cost.ledger import build_ledgers
 from mlcost_pipeline.cost.orchestrators.copying import Copied, copy_orchestrator
+from mlcost_pipeline.cost.orchestrators.reading import RUNS_A_PAGE
 from mlcost_pipeline.errors import SourceError
 from mlcost_pipeline.settings import Orchestrator, Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -111,6 +112,8 @@ def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs
         ("shop/stopped", None): ("cancelled", "unassigned", "evaluation"),
     }
     assert {row["source"] for row in rows} == {"dagster:main"}
+    made_from = {row["asset"]: row["inputs_version"] for row in rows if row["partition"] == "mon"}
+    assert made_from["risk/scores"] is not None and made_from["risk/features"] is None  # what has no inputs has none
     assert "no such column" in next(row["cause"] for row in rows if row["status"] == "failed")
     start = min(row["started_at"] for row in rows).replace(minute=0, second=0, microsecond=0)
     month = start.strftime("%Y-%m-01T00:00:00Z")
@@ -131,7 +134,10 @@ def serving() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], s
     def serve(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
+                self.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                answer(self)
+
+            def do_GET(self) -> None:
                 answer(self)
 
             def log_message(self, *_: Any) -> None: ...
@@ -159,7 +165,10 @@ def _say(handler: BaseHTTPRequestHandler, status: int, body: bytes, length: int 
     [
         (401, b"no", None, "answered 401 .*is the token right"),
         (404, b"no", None, "is it the URL of its GraphQL endpoint"),
+        (503, b"no", None, "answered 503 .*asked again later"),
         (200, b"<html>", None, "answered with no JSON"),
+        (200, b'{"data": {}}', None, "another form than Dagster's .KeyError: 'runsOrError'"),
+        (200, b'{"data": {"runsOrError": null}}', None, "another form than Dagster's"),
         (200, b'{"errors": [{"message": "Unknown field"}]}', None, "Unknown field"),
         (200, b'{"data"', 4000, "cannot be read"),  # it dies in the middle
     ],
@@ -172,6 +181,47 @@ def test_what_goes_wrong_names_the_orchestrator_and_stores_nothing(
         copy_orchestrator(warehouse, settings, main)
     assert warehouse.rows("run_records") == []
     assert warehouse.state.get("orchestrators/main") is None
+
+
+def test_a_redirect_does_not_take_the_token_along(
+    warehouse: Warehouse, serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached: list[str | None] = []
+    elsewhere = serving(lambda handler: reached.append(handler.headers["Dagster-Cloud-Api-Token"]))
+
+    def away(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", elsewhere)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    monkeypatch.setenv("THEIR_TOKEN", "s3cret")
+    with pytest.raises(SourceError, match=r"answered 302 .*a redirect is not followed"):
+        copy_orchestrator(warehouse, *their(serving(away), token_env="THEIR_TOKEN"))
+    assert reached == []
+
+
+def test_a_password_in_the_url_is_refused_and_not_repeated(warehouse: Warehouse) -> None:
+    with pytest.raises(SourceError, match=r"main \(http://host/graphql\): .*token_env instead") as refused:
+        copy_orchestrator(warehouse, *their("http://me:s3cret@host/graphql?key=s3cret"))
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_run_that_ends_while_later_pages_are_read_is_not_passed_over(warehouse: Warehouse, serving: Any) -> None:
+    """Where the next look begins is told by the first page: what it lists had ended before all that ends later."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked = handler.asked["variables"]  # type: ignore[attr-defined]
+        log = {"__typename": "EventConnection", "cursor": "", "hasMore": False, "events": []}
+        newer = [(f"r{n}", 100.0) for n in range(RUNS_A_PAGE)]
+        told = newer if asked.get("cursor") is None else [("old", 900.0)]
+        runs = [{"runId": name, "status": "SUCCESS", "updateTime": at, "endTime": at, "tags": [], "stepStats": []}
+                for name, at in told]  # fmt: skip
+        data = {"logsForRun": log} if "run" in asked else {"runsOrError": {"__typename": "Runs", "results": runs}}
+        _say(handler, 200, json.dumps({"data": data}).encode())
+
+    assert copy_orchestrator(warehouse, *their(serving(answer))).runs == RUNS_A_PAGE + 1
+    assert warehouse.state.get("orchestrators/main").value["updated"] <= 100.0  # type: ignore[union-attr]
 
 
 def test_a_server_that_dies_between_two_questions_is_read_again(

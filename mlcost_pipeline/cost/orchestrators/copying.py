@@ -37,9 +37,11 @@ def copy_orchestrator(warehouse: Warehouse, settings: Settings, orchestrator: Or
     after = None if stored is None else stored.value.get("updated")
     if after is None and orchestrator.since is not None:
         after = orchestrator.since.timestamp()
-    runs, records, newest = 0, 0, after
-    for page in pages(orchestrator, after):
+    runs, records, seen = 0, 0, after
+    for number, page in enumerate(pages(orchestrator, after)):
         records += len(copy_steps(warehouse, settings, page.facts, own_clock=False))
-        runs, newest = runs + page.runs, max(newest or 0.0, page.updated - _OVERLAP_SECONDS)
-    warehouse.state.update(path, lambda value: {**(value or {}), "updated": newest})
+        runs += page.runs
+        if number == 0:  # a run of this page's range that ends while later pages are read is newer than all of these
+            seen = max(after or 0.0, page.updated - _OVERLAP_SECONDS)
+    warehouse.state.update(path, lambda value: {**(value or {}), "updated": seen})
     return Copied(orchestrator.name, runs, records)

@@ -69,19 +69,27 @@ def pages(orchestrator: Orchestrator, updated_after: float | None) -> Iterator[R
     """
     graph, cursor = GraphQL(orchestrator), None
     while True:
-        asked = {"cursor": cursor, "after": updated_after, "limit": RUNS_A_PAGE}
-        found = graph.expect(graph.ask(_RUNS, asked)["runsOrError"], "Runs")["results"]
-        if not found:
+        try:
+            page, cursor = _page(graph, orchestrator, cursor, updated_after)
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise graph.unlike(error) from None
+        if page.runs:
+            yield page
+        if cursor is None:
             return
-        steps = {run["runId"]: _steps(graph, run["runId"]) for run in found}
-        owners = _owners(
-            graph, sorted({key for each in steps.values() for step in each.values() for key in step.assets})
-        )
-        facts = [fact for run in found for fact in _facts(orchestrator, run, steps[run["runId"]], owners)]
-        yield RunPage(facts, len(found), max(float(run["updateTime"] or 0) for run in found))
-        if len(found) < RUNS_A_PAGE:
-            return
-        cursor = found[-1]["runId"]
+
+
+def _page(
+    graph: GraphQL, orchestrator: Orchestrator, cursor: str | None, updated_after: float | None
+) -> tuple[RunPage, str | None]:
+    """One page of runs, and where the next one begins if there is one."""
+    asked = {"cursor": cursor, "after": updated_after, "limit": RUNS_A_PAGE}
+    found = graph.expect(graph.ask(_RUNS, asked)["runsOrError"], "Runs")["results"]
+    steps = {run["runId"]: _steps(graph, run["runId"]) for run in found}
+    owners = _owners(graph, sorted({key for each in steps.values() for step in each.values() for key in step.assets}))
+    facts = [fact for run in found for fact in _facts(orchestrator, run, steps[run["runId"]], owners)]
+    newest = max((float(run["updateTime"] or 0) for run in found), default=0.0)
+    return RunPage(facts, len(found), newest), found[-1]["runId"] if len(found) >= RUNS_A_PAGE else None
 
 
 def _steps(graph: GraphQL, run_id: str) -> dict[str, _Step]:

@@ -59,7 +59,9 @@ class Passes:
         self.settings = load_settings(config)
         self.warehouse = Warehouse(self.settings.path(self.settings.warehouse))
         self.definitions = build_definitions(config)
-        self._owners = owners_of(list(self.definitions.assets or []))  # type: ignore[arg-type]
+        self._owners = owners_of(
+            [made for made in self.definitions.assets or [] if isinstance(made, dg.AssetsDefinition)]
+        )
         self._progress = progress or _silent
         close_lost_runs(self.warehouse, self._clock_of)  # whatever a killed process left open
         _close_dead_passes(home)

@@ -75,9 +75,7 @@ class Warehouse:
                 return Appended(part.stem, data.num_rows, new=False)
             serial += 1
             part = folder / f"{name}-{serial}.parquet"
-        stamp = pa.array([datetime.now(UTC)] * data.num_rows, type=TIME)
-        stamped = data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp)
-        new = self._link(part, stamped)
+        new = self._link(part, _stamped(data))
         if len(self._parts(table)) > MAX_PARTS:
             self.compact(table)
         return Appended(part.stem, data.num_rows, new)
@@ -151,8 +149,7 @@ class Warehouse:
         data = conform(self._whole(table), rows)
         file = self._version_file(table, scope, version)
         file.parent.mkdir(parents=True, exist_ok=True)
-        stamp = pa.array([datetime.now(UTC)] * data.num_rows, type=TIME)
-        self._link(file, data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp))
+        self._link(file, _stamped(data))
 
     def write_version_batches(self, table: str, scope: str, version: str, batches: Iterable[pa.RecordBatch]) -> int:
         """As :meth:`write_version`, for more rows than memory holds; each batch is a row group. Returns the rows.
@@ -167,8 +164,7 @@ class Warehouse:
             with pq.ParquetWriter(aside, schema.stored, compression="zstd") as writer:
                 for batch in batches:
                     data = conform(schema, pa.Table.from_batches([batch]))
-                    stamp = pa.repeat(pa.scalar(datetime.now(UTC), TIME), data.num_rows)
-                    writer.write_table(data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp))
+                    writer.write_table(_stamped(data))
                     rows += data.num_rows
             self._link_aside(aside, file)
         finally:
@@ -215,6 +211,11 @@ class Warehouse:
     def scopes(self, table: str) -> list[str]:
         """Scopes of a whole table that have a version in force."""
         return self.state.names(f"pointers/{table}")
+
+    def pointed(self, table: str) -> list[tuple[str, str]]:
+        """(scope, version) of every version of a whole table that is in force."""
+        pairs = ((scope, self.current(table, scope)) for scope in self.scopes(table))
+        return [(scope, version) for scope, version in pairs if version is not None]
 
     def versions(self, table: str, scope: str) -> list[str]:
         """Written versions of one scope, in force or not."""
@@ -344,8 +345,7 @@ class Warehouse:
         if table not in WHOLE_TABLES:
             return self._parts(table)
         if versions is None:
-            pointed = ((scope, self.current(table, scope)) for scope in self.scopes(table))
-            versions = [(scope, version) for scope, version in pointed if version is not None]
+            versions = self.pointed(table)
         files = [self._version_file(table, scope, version) for scope, version in versions]
         for (scope, version), file in zip(versions, files, strict=True):
             if not file.exists():
@@ -375,6 +375,12 @@ def _known(table: str) -> TableSchema:
     if table not in TABLES:
         raise WarehouseError(f"no table {table!r}; there are: {', '.join(sorted(TABLES))}")
     return TABLES[table]
+
+
+def _stamped(data: pa.Table) -> pa.Table:
+    """Rows with the wall time at which they are recorded."""
+    stamp = pa.repeat(pa.scalar(datetime.now(UTC), TIME), data.num_rows)
+    return data.append_column(pa.field(RECORDED_AT, TIME, nullable=False), stamp)
 
 
 def _given(params: Sequence[Any] | Mapping[str, Any]) -> list[Any] | dict[str, Any]:

@@ -6,13 +6,20 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from mlcost_pipeline.cost.runs_copied import StepFacts, copy_steps
+from mlcost_pipeline.cost.runs_copied import (
+    RESOURCE_TAG,
+    StepFacts,
+    copy_steps,
+    how_ended,
+    partitions_named,
+    share_of_each,
+    versions_told,
+)
 from mlcost_pipeline.resources import Project
-from mlcost_pipeline.settings import digest
 from sensors.request import INTERVAL_SECONDS
 
 SOURCE = "dagster"
-RESOURCE_TAG, SHARE_TAG = "mlcost/resource_id", "mlcost/share_milli"
+SHARE_TAG = "mlcost/share_milli"
 _RUNS_A_TICK = 25
 #: A run's end may be committed after one that ended later: so far back before the cursor each tick looks again.
 _OVERLAP = timedelta(seconds=30)
@@ -73,7 +80,7 @@ def copy_finished(instance: dg.DagsterInstance, project: Any, owners: Owners, cu
     since = datetime.fromisoformat(cursor) if cursor else None
     seen = _ended_runs(instance, since, None, ascending=True)
     late = [] if since is None else _ended_runs(instance, since - _OVERLAP, since, ascending=False)
-    touched = [name for each in [*late, *seen] for name in copy_run(instance, project, each.dagster_run.run_id, owners)]
+    touched = [name for each in [*late, *seen] for name in _copied(instance, project, each.dagster_run, owners)]
     last = seen[-1].update_timestamp.astimezone(UTC).isoformat() if seen else cursor
     return Finished(len(seen), len(touched), last)
 
@@ -90,8 +97,10 @@ def _ended_runs(
 def copy_run(instance: dg.DagsterInstance, project: Any, run_id: str, owners: Owners) -> list[str]:
     """Copy one run that has ended; `project` has the warehouse and the settings."""
     run = instance.get_run_by_id(run_id)
-    if run is None or run.status not in _ENDED:
-        return []
+    return [] if run is None or run.status not in _ENDED else _copied(instance, project, run, owners)
+
+
+def _copied(instance: dg.DagsterInstance, project: Any, run: dg.DagsterRun, owners: Owners) -> list[str]:
     worker = project.settings.worker
     facts = list(steps_of(instance, run, owners, resource_id=worker.resource_id, share_milli=worker.share_milli))
     return copy_steps(project.warehouse, project.settings, facts)
@@ -101,13 +110,14 @@ def steps_of(
     instance: dg.DagsterInstance, run: dg.DagsterRun, owners: Owners, *, resource_id: str, share_milli: int
 ) -> Iterator[StepFacts]:
     """The steps of a run that has ended, as its event log tells them."""
-    events = [(kind, entry) for kind in _TYPES for entry in instance.all_logs(run.run_id, of_type=kind)]
+    entries = sorted(instance.all_logs(run.run_id, of_type=_TYPES), key=lambda entry: entry.timestamp)
     planned: dict[str, dict[str, list[str]]] = {}
     spans: dict[str, dict[str, Any]] = {}
-    for kind, entry in sorted(events, key=lambda pair: pair[1].timestamp):
+    for entry in entries:
         step, event = entry.step_key, entry.dagster_event
         if step is None or event is None:
             continue
+        kind = event.event_type
         span = spans.setdefault(step, {})
         if kind == dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED:
             partitions = planned.setdefault(step, {}).setdefault(_asset(event), [])
@@ -130,30 +140,21 @@ def _facts(
     instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, span: Mapping[str, Any],
     assets: Mapping[str, Sequence[str]], owners: Owners, resource_id: str, share_milli: int,
 ) -> Iterator[StepFacts]:  # fmt: skip
-    status, cause = _ended(run, span)
+    status, cause = how_ended(
+        succeeded=bool(span.get("ok")), over="end" in span, cancelled=run.status == dg.DagsterRunStatus.CANCELED,
+        cause=span.get("cause"),
+    )  # fmt: skip
     ended = span.get("end") or _run_end(instance, run)
     for asset, partitions in assets.items() or [(None, [])]:
         model, stage = owners.get(asset or "", (None, None))
         tags = span.get("tags", {}).get(asset, {})
         yield StepFacts(
-            source=SOURCE, run_id=run.run_id, step=step, asset=asset, partition=_range(partitions), model=model,
-            stage=stage, started_at=_at(span["start"]), ended_at=_at(ended), status=status, cause=cause,
+            source=SOURCE, run_id=run.run_id, step=step, asset=asset, partition=partitions_named(partitions),
+            model=model, stage=stage, started_at=_at(span["start"]), ended_at=_at(ended), status=status, cause=cause,
             resource_id=run.tags.get(RESOURCE_TAG, resource_id),
-            share_milli=max(1, int(run.tags.get(SHARE_TAG, share_milli)) // max(1, len(assets))),
-            code_version=_code_version(tags, run.run_id), inputs_version=_inputs_version(tags),
-            assets_of_step=len(assets),
+            share_milli=share_of_each(int(run.tags.get(SHARE_TAG, share_milli)), len(assets)),
+            assets_of_step=len(assets), **versions_told(tags, run.run_id),
         )  # fmt: skip
-
-
-def _ended(run: dg.DagsterRun, span: Mapping[str, Any]) -> tuple[str, str | None]:
-    """How a step ended; one without an end died with its run, unless that was cancelled."""
-    if span.get("ok"):
-        return "succeeded", None
-    if run.status == dg.DagsterRunStatus.CANCELED:
-        return "cancelled", span.get("cause") or "the run was cancelled"
-    if "end" in span:
-        return "failed", span["cause"]
-    return "lost", "its process died before the step had ended"
 
 
 def _run_end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:
@@ -171,22 +172,6 @@ def _cause(event: Any) -> str:
     while error is not None and error.cause is not None:
         error = error.cause
     return str(error.message).strip() if error is not None else "the step failed"
-
-
-def _range(partitions: Sequence[str]) -> str | None:
-    named = sorted(partitions)
-    return None if not named else named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
-
-
-def _code_version(tags: Mapping[str, str], run_id: str) -> str | None:
-    """The code version that the asset states; Dagster puts the run's id where none is stated."""
-    version = tags.get("dagster/code_version")
-    return None if version in (None, run_id) else version
-
-
-def _inputs_version(tags: Mapping[str, str]) -> str | None:
-    inputs = sorted((key, value) for key, value in tags.items() if key.startswith("dagster/input_data_version/"))
-    return digest(inputs) if inputs else None
 
 
 def _at(timestamp: float) -> datetime:

@@ -24,5 +24,3 @@ REASONS = (
     "charge_type", "orphan_run_tag", "no_resource_id", "tag_not_active", "unknown_resource", "no_run_at_that_time",
     "commitment", "commitment_unused",
 )  # fmt: skip
-#: What a derived part is: the kind of charge that follows its base.
-DERIVED_KINDS = ("tax", "support", "discount", "credit")

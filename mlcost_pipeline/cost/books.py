@@ -28,10 +28,13 @@ class Book:
         return scope_of(self.bill.account, self.bill.period)
 
 
-def books(warehouse: Warehouse, currency: str, period: str | None = None) -> list[Book]:
-    """Books of all accounts in `currency`, of one period or of all; amounts of two currencies are never added up."""
+def books(warehouse: Warehouse, currency: str | None, period: str | None = None) -> list[Book]:
+    """Books of all accounts in `currency` (None: in any), of one period or of all.
+
+    Amounts of two currencies are never added up.
+    """
     bills = [bill for pair in bills_in_force(warehouse, period) if (bill := delivery(warehouse, *pair)) is not None]
-    return [Book(bill, _version_of(warehouse, bill)) for bill in bills if bill.currency == currency]
+    return [Book(bill, _version_of(warehouse, bill)) for bill in bills if currency in (None, bill.currency)]
 
 
 def _version_of(warehouse: Warehouse, bill: Delivery) -> str | None:
@@ -59,6 +62,18 @@ def require_closed(warehouse: Warehouse, book: Book) -> None:
 
 
 _closed: set[tuple[Any, ...]] = set()
+
+
+def closed(warehouse: Warehouse, found: Sequence[Book]) -> list[Book]:
+    """Those of the books that a ledger was built for, each of which adds up to its bill.
+
+    Raises:
+        Unreconciled: one does not, with the difference of each measure.
+    """
+    built = [book for book in found if book.version is not None]
+    for book in built:
+        require_closed(warehouse, book)
+    return built
 
 
 def versions_of(found: Sequence[Book]) -> Mapping[str, Sequence[tuple[str, str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from mlcost_pipeline.cost.books import asking, books, require_closed
+from mlcost_pipeline.cost.books import asking, books, closed
 from mlcost_pipeline.cost.run_outcomes import RUN_OUTCOMES
 from mlcost_pipeline.cost.run_outcomes import TABLES as RUN_TABLES
 from mlcost_pipeline.settings import Settings
@@ -39,9 +39,7 @@ def cost_by_asset(warehouse: Warehouse, settings: Settings, period: str | None =
     Raises:
         Unreconciled: the parts of a ledger do not add up to its bill.
     """
-    found = [book for book in books(warehouse, settings.currency, period) if book.version is not None]
-    for book in found:
-        require_closed(warehouse, book)
+    found = closed(warehouse, books(warehouse, settings.currency, period))
     if not found:
         return []
     rows = asking(warehouse, found)(_SPENT, [], [*dict.fromkeys(["cost_ledger", "run_records", *RUN_TABLES])])

@@ -13,13 +13,13 @@ from typing import Any
 
 from mlcost_pipeline.cost.counted import month_bounds
 from mlcost_pipeline.cost.deliveries import scope_of
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import PriceBook
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
 _DAY = timedelta(days=1)
-_UNIT = Decimal("1e-18")
 
 # One day in a zone with summer time has up to 25 hours.
 _BY_DAY = """
@@ -75,8 +75,8 @@ class DailySpend:
 
 def daily_spend(warehouse: Warehouse, settings: Settings, model: str, period: str, now: datetime) -> DailySpend:
     """The spend of a model in one billing period, "YYYY-MM", as it is known at `now`."""
-    pairs = [(s, v) for s in warehouse.scopes("cost_ledger") if (v := warehouse.current("cost_ledger", s)) is not None]
-    versions = _versions(warehouse, [pair for pair in pairs if pair[0].rpartition("|")[2] == period])
+    ledgers = [pair for pair in warehouse.pointed("cost_ledger") if pair[0].rpartition("|")[2] == period]
+    versions = _versions(warehouse, ledgers)
     rows = warehouse.query(
         _BY_DAY, [model, settings.currency], tables=["cost_ledger", "billing_slots"], versions=versions
     ).to_pylist()
@@ -157,4 +157,4 @@ def _estimated(
                 break
             found[start.date()] = found.get(start.date(), Decimal(0)) + price.amount
             start = until
-    return {day: amount.quantize(_UNIT) for day, amount in sorted(found.items())}, len(unpriced)
+    return {day: amount.quantize(UNIT) for day, amount in sorted(found.items())}, len(unpriced)

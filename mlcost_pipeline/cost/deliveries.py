@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from mlcost_pipeline.cost.aside import folder_aside
 from mlcost_pipeline.cost.bills.contents import BillFile, BillReader, reader
-from mlcost_pipeline.cost.bills.convert import UNIT
 from mlcost_pipeline.cost.bills.exports import Export, find_exports
 from mlcost_pipeline.cost.bills.files import untrusted
+from mlcost_pipeline.cost.exact import ROUND, UNIT
 from mlcost_pipeline.cost.import_warnings import warnings
 from mlcost_pipeline.cost.slots import MEASURES, from_units, to_units
 from mlcost_pipeline.cost.staging import Found, Staging
@@ -32,7 +32,6 @@ from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.tables import TABLES
 from mlcost_pipeline.warehouse import Warehouse
 
-_ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
 _ROW_GROUP = 65_536
 _LONGEST_SCOPE = 200  # of a file's name, which may be 255 bytes long
 _JSON = ("absent", "warnings")
@@ -209,7 +208,7 @@ def _prepare(
 ) -> Delivery:  # fmt: skip
     """Write lines and slots under the name of their content; nothing of it is in force yet."""
     delivery_id = _content_id(found)
-    scope, slots = scope_of(*found.key), 0
+    scope = scope_of(*found.key)
     doubled = staging.doubled(found.key)
     if warehouse.version_file("billing_lines", scope, delivery_id) is None:
         warehouse.write_version_batches(
@@ -260,7 +259,7 @@ def _as_table(table: str, batches: Iterator[pa.RecordBatch], delivery_id: str) -
 def _totals(found: Found, measure: str) -> tuple[Decimal, Decimal]:
     """The exact sum of a measure to 18 decimals, and the part of it that the stored lines do not hold."""
     stored = found.sums[measure] or Decimal(0)
-    total = _ROUND.add(stored, found.residues.get(measure, Decimal(0))).quantize(UNIT, context=_ROUND)
+    total = ROUND.add(stored, found.residues.get(measure, Decimal(0))).quantize(UNIT, context=ROUND)
     return total, from_units(to_units(total) - to_units(stored))
 
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from mlcost_pipeline.clock import model_clock
 from mlcost_pipeline.cost.counted import month_bounds
 from mlcost_pipeline.cost.daily_spend import DailySpend, daily_spend, together
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -23,7 +24,6 @@ WINDOW_DAYS = 28
 WEEKDAY_DAYS = 21  # three of each weekday
 INTERVAL_DAYS = 3
 CONFIDENCE = 0.9
-_UNIT = Decimal("1e-18")
 _DAY = timedelta(days=1)
 
 FINAL, PROVISIONAL, ESTIMATED, EXPECTED = "final", "provisional", "estimated", "expected"
@@ -118,9 +118,9 @@ def forecast(
     billed = money_sum([*here.billed.values(), here.undated, here.derived])
     estimated = money_sum(here.estimated.values())
     follows = extra * (money_sum(unknown.values()) + estimated)
-    expected = (billed + estimated + money_sum(unknown.values()) + follows).quantize(_UNIT)
+    expected = (billed + estimated + money_sum(unknown.values()) + follows).quantize(UNIT)
     spread = rate.spread([day for day in unknown if day >= today])
-    margin = None if spread is None else (spread * (1 + extra)).quantize(_UNIT)
+    margin = None if spread is None else (spread * (1 + extra)).quantize(UNIT)
     return Forecast(
         model, period, settings.currency, billed, estimated, here.unpriced_runs, expected,
         None if margin is None else max(money_sum([billed, estimated]), expected - margin),
@@ -188,7 +188,7 @@ def _rate(spend: DailySpend, today: date) -> _Rate:
         means,
         {group: len(amounts) for group, amounts in groups.items()},
         (squares / freedom).sqrt() if enough else None,
-        (money_sum(alone) / len(alone)).quantize(_UNIT) if alone else Decimal(0),
+        (money_sum(alone) / len(alone)).quantize(UNIT) if alone else Decimal(0),
         len(days),
     )
 

@@ -11,7 +11,7 @@ def shown_account(account: str, settings: Settings) -> str:
     """The account id, or where the settings ask for it a mask that still tells accounts apart.
 
     >>> shown_account("123456789012", Settings(version=1, name="x", accounted={"m": {}}, mask_accounts=True))
-    '12…12#62a4'
+    '12…12#ddb3'
     """
     if not settings.mask_accounts:
         return account
@@ -19,9 +19,3 @@ def shown_account(account: str, settings: Settings) -> str:
     if len(account) <= 2 * _SHOWN + 1:
         return f"…#{mark}"
     return f"{account[:_SHOWN]}…{account[-_SHOWN:]}#{mark}"
-
-
-def shown_scope(scope: str, settings: Settings) -> str:
-    """An ``account|period`` with the account as it may be shown."""
-    account, bar, period = scope.rpartition("|")
-    return f"{shown_account(account, settings)}{bar}{period}"

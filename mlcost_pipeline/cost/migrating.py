@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from mlcost_pipeline.cost.bills.contents import LINE
+from mlcost_pipeline.cost.bills.convert import tags_json
 from mlcost_pipeline.cost.deliveries import scope_of
 from mlcost_pipeline.cost.slots import grouped, identified, with_tags
 from mlcost_pipeline.database import connect
@@ -81,10 +82,7 @@ def _move(warehouse: Warehouse, parts: list[Path], bill: dict[str, Any]) -> None
 
 def _as_read(lines: pa.Table, bill: dict[str, Any]) -> pa.RecordBatch:
     """Stored lines as a reader gives them today; what was not stored then is null."""
-    texts = [
-        json.dumps(dict(tags), sort_keys=True, separators=(",", ":"), ensure_ascii=False) if tags else None
-        for tags in lines["tags"].to_pylist()
-    ]
+    texts = [tags_json(tags) for tags in lines["tags"].to_pylist()]
     told = {
         "tags_text": pa.array(texts, pa.string()),
         "provider": pa.array([bill["provider"]] * len(texts), pa.string()),

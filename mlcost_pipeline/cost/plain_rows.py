@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from mlcost_pipeline.cost.bills.resource_ids import canonical
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.errors import BillError, NothingCompared
 from mlcost_pipeline.rows import conform
 from mlcost_pipeline.tables import TABLES
@@ -22,7 +23,6 @@ Rows: TypeAlias = Iterable[Mapping[str, Any]] | pa.Table
 
 #: The one account and period that plain charges are said to be of.
 ACCOUNT, PERIOD = "plain", "all"
-_UNIT = Decimal("1e-18")
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 _BATCH_ROWS = 65_536
 _TAGS = {
@@ -153,7 +153,7 @@ def _amount(number: int, row: Mapping[str, Any]) -> Decimal:
         return _money(number, "effective", row["effective"])
     if row.get("hours") is not None and row.get("rate") is not None:
         hours, rate = Decimal(str(row["hours"])), _money(number, "rate", row["rate"])
-        return _EXACT.multiply(hours, rate).quantize(_UNIT, context=_EXACT)
+        return _EXACT.multiply(hours, rate).quantize(UNIT, context=_EXACT)
     if row.get("billed") is not None:
         return _money(number, "billed", row["billed"])
     raise BillError(f"charge {number}: lacks an amount; give effective, or hours and rate")
@@ -163,7 +163,7 @@ def _money(number: int, name: str, value: Any) -> Decimal:
     if isinstance(value, float):
         raise BillError(f"charge {number}, {name}: {value!r} is a binary float; give a Decimal, an int or text")
     try:
-        return Decimal(value).quantize(_UNIT, context=_EXACT)
+        return Decimal(value).quantize(UNIT, context=_EXACT)
     except (InvalidOperation, TypeError, ValueError):
         raise BillError(f"charge {number}, {name}: {value!r} is no amount of money") from None
 

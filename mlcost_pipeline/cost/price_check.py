@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import RECORDED, Estimate, price_runs
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.settings import Settings
@@ -20,7 +21,6 @@ from mlcost_pipeline.warehouse import Warehouse
 
 #: A price that differs from the bill by more than this share of itself is told of.
 TOLERANCE = Decimal("0.05")
-_UNIT = Decimal("1e-18")
 
 _BILLED = """
 WITH paid AS (SELECT run_id, sum(effective) AS effective FROM cost_ledger
@@ -188,7 +188,7 @@ def check_runs(
         if covered == 0 or estimate.resource_hours == 0:
             continue
         source, setting = _named(row, estimate, kinds)
-        amount = None if estimate.amount is None else (estimate.amount * covered).quantize(_UNIT)
+        amount = None if estimate.amount is None else (estimate.amount * covered).quantize(UNIT)
         billed_hours = _device_hours(row["seconds"]) * estimate.resource_hours / estimate.device_hours
         held = estimate.resource_hours * covered
         found.append(RunCheck(row["run_id"], source, setting, covered, held, billed_hours, amount, row["effective"]))
@@ -196,8 +196,7 @@ def check_runs(
 
 
 def _billed(warehouse: Warehouse, settings: Settings, model: str | None, period: str | None) -> list[dict[str, Any]]:
-    scopes = warehouse.scopes("cost_ledger")
-    pairs = [(scope, version) for scope in scopes if (version := warehouse.current("cost_ledger", scope)) is not None]
+    pairs = warehouse.pointed("cost_ledger")
     # Device time goes by the version of the ledger; an older ledger may have none.
     timed = [pair for pair in pairs if warehouse.version_file("device_time", *pair) is not None]
     found: list[dict[str, Any]] = warehouse.query(

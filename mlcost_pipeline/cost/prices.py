@@ -11,10 +11,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
-_UNIT = Decimal("1e-18")
 _FEW_RUNS = 1000  # up to so many are looked up by name
 #: Where the price of a run's own record is said to come from.
 RECORDED = "price recorded with the run"
@@ -120,7 +120,7 @@ class PriceBook:
             text = ", ".join(sorted(sources)) or "held no resource"
         return Estimate(
             run["run_id"], run["model"], run["stage"], run["purpose"], hours,
-            None if unpriced else amount.quantize(_UNIT), f"estimate: {text}", resource_hours, device_hours,
+            None if unpriced else amount.quantize(UNIT), f"estimate: {text}", resource_hours, device_hours,
         )  # fmt: skip
 
     def of_hold(self, run: Mapping[str, Any], hold: Mapping[str, Any], start: datetime, end: datetime) -> Price | None:

@@ -11,13 +11,13 @@ from decimal import Decimal
 from typing import Any
 
 from mlcost_pipeline.clock import model_clock
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import Price, billed_runs, price_runs
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
 LAST_JOBS = 5
-_UNIT = Decimal("1e-18")
 
 __all__ = ["LAST_JOBS", "Price", "retrain_price"]
 
@@ -74,8 +74,8 @@ def _of_capacity(warehouse: Warehouse, settings: Settings, model: str) -> Price:
     else:
         hours = Decimal(str(settings.model(model).deploy_window_hours))
         source = f"upper bound: whole deploy window × on-demand price of pool {pool.name}, for no retrain has run yet"
-    return Price((hours * pool.price_per_hour).quantize(_UNIT), source)
+    return Price((hours * pool.price_per_hour).quantize(UNIT), source)
 
 
 def _mean(amounts: Sequence[Decimal]) -> Decimal:
-    return (money_sum(amounts) / len(amounts)).quantize(_UNIT)
+    return (money_sum(amounts) / len(amounts)).quantize(UNIT)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
+from mlcost_pipeline.cost.exact import UNIT
+
 _DIVIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
-_UNIT = Decimal("1e-18")
 NO_OUTCOME, NOT_MEASURED, UNBOUNDED = "no_outcome", "not_measured", "unbounded"
 
 
@@ -56,7 +57,7 @@ def divided(spend: Decimal, count: float) -> Decimal | None:
     """`spend` ÷ `count` at scale 18, or None where `count` is not above nought."""
     if count <= 0:
         return None
-    return _DIVIDE.divide(spend, Decimal(str(count))).quantize(_UNIT, context=_DIVIDE)
+    return _DIVIDE.divide(spend, Decimal(str(count))).quantize(UNIT, context=_DIVIDE)
 
 
 def _short(amount: Decimal) -> str:

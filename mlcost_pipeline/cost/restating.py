@@ -11,8 +11,6 @@ from typing import Any
 from mlcost_pipeline.cost.deliveries import account_key
 from mlcost_pipeline.warehouse import Warehouse
 
-CAUSES = ("cost", "credits", "tags", "runs", "rules")
-
 #: A charge without its tags; what it cost in total tells whether it is the same charge.
 _CHARGE = "resource_id, charge_start, charge_end, category, charge_class, service, commitment_status"
 

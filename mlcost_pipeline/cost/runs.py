@@ -19,10 +19,9 @@ from mlcost_pipeline.cost.busy.stored import busy_of
 from mlcost_pipeline.cost.heartbeat import Heartbeat
 from mlcost_pipeline.cost.processes import ProcessIdentity, identify, is_alive
 from mlcost_pipeline.errors import JobError
+from mlcost_pipeline.recording import PURPOSES, STAGES
 from mlcost_pipeline.warehouse import Warehouse
 
-STAGES = ("training", "serving", "features", "evaluation")
-PURPOSES = ("retrain", "shadow", "drill", "trial", "backtest", "batch", "online", "build", "measure")
 ENDED = ("succeeded", "failed", "interrupted", "cancelled", "lost")
 #: A run on another machine is given up after this many wall seconds without a heartbeat.
 SILENT_SECONDS = 600.0

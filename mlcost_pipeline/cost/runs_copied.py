@@ -13,13 +13,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mlcost_pipeline.clock import Clock, model_clock
-from mlcost_pipeline.cost.runs import STAGES, close_run
-from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.cost.runs import close_run
+from mlcost_pipeline.recording import STAGES
+from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.warehouse import Warehouse
 
 #: Whose a run is that names no model: kept, so that its cost is still found by asset and partition.
 UNASSIGNED = "unassigned"
-STATUSES = ("succeeded", "failed", "cancelled", "lost")
+#: A run's tag that names what it occupies, as the bill calls it.
+RESOURCE_TAG = "mlcost/resource_id"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,38 @@ class StepFacts:
         """The id of this step's own record, the same whenever it is made."""
         several = f":{self.asset}" if self.assets_of_step > 1 and self.asset else ""
         return f"{self.source}:{self.run_id}:{self.step}{several}"
+
+
+def how_ended(*, succeeded: bool, over: bool, cancelled: bool, cause: str | None) -> tuple[str, str | None]:
+    """Status and cause of a step; one that is not over died with its run, unless that was cancelled."""
+    if succeeded:
+        return "succeeded", None
+    if cancelled:
+        return "cancelled", cause or "the run was cancelled"
+    if over:
+        return "failed", cause or "the step failed"
+    return "lost", "its process died before the step had ended"
+
+
+def partitions_named(partitions: Iterable[str]) -> str | None:
+    """One partition by its name, several as the first and the last."""
+    named = sorted(set(partitions))
+    return None if not named else named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
+
+
+def share_of_each(share_milli: int, assets: int) -> int:
+    """What one of the assets that a step makes holds of the step's share."""
+    return max(1, share_milli // max(1, assets))
+
+
+def versions_told(tags: Mapping[str, str], run_id: str) -> dict[str, str | None]:
+    """Code and inputs version by a materialisation's tags; with no code version stated Dagster puts the run's id."""
+    code = tags.get("dagster/code_version")
+    inputs = sorted((key, value) for key, value in tags.items() if key.startswith("dagster/input_data_version/"))
+    return {
+        "code_version": None if code == run_id else code,
+        "inputs_version": digest(inputs) if inputs else None,
+    }
 
 
 def copy_steps(

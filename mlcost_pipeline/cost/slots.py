@@ -55,10 +55,11 @@ def identified(lines: str, buckets: int) -> str:
 
     A resource's lines share a bucket, so that attribution can look at one bucket at a time.
     """
+    slot, line = as_text(_SLOT_COLUMNS), as_text(_LINE_COLUMNS)
     return (
         f"SELECT *, (md5_number_lower(coalesce(resource_id, slot_id)) % {buckets})::BIGINT AS bucket FROM ("
-        f"SELECT *, substr(md5({_text(_SLOT_COLUMNS)}), 1, 24) AS slot_id, md5_number_lower({_text(_LINE_COLUMNS)}) "
-        f"AS low, md5_number_upper({_text(_LINE_COLUMNS)}) AS high FROM {lines})"
+        f"SELECT *, substr(md5({slot}), 1, 24) AS slot_id, md5_number_lower({line}) AS low, "
+        f"md5_number_upper({line}) AS high FROM {lines})"
     )
 
 
@@ -97,6 +98,6 @@ def _named(tags_text: str) -> list[str | None]:
     return [next((plain[key] for key in keys if key in plain), None) for keys in TAG_KEYS.values()]
 
 
-def _text(columns: tuple[str, ...]) -> str:
+def as_text(columns: tuple[str, ...]) -> str:
     """SQL of a text in which null, blank and shifted columns all differ."""
     return "concat_ws(chr(31), " + ", ".join(f"coalesce('+' || CAST({c} AS VARCHAR), '-')" for c in columns) + ")"

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mlcost_pipeline.cost.slots import MEASURES
+from mlcost_pipeline.cost.exact import ROUND
+from mlcost_pipeline.cost.slots import MEASURES, as_text
 from mlcost_pipeline.cost.sorted_files import SortedFiles
 from mlcost_pipeline.tables import INTEGER, TEXT
 
-_ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
 _CHARGE = (
     "resource_id_raw", "epoch_us(charge_start)", "epoch_us(charge_end)", "category", "charge_class",
     "pricing_category", "commitment_id", "commitment_status", "sub_account", "region", "service", "sku",
     "description", "quantity_unit", "invoice_id",
 )  # fmt: skip
-_HASH = "md5(concat_ws(chr(31), " + ", ".join(f"coalesce('+' || CAST({c} AS VARCHAR), '-')" for c in _CHARGE) + "))"
+_HASH = f"md5({as_text(_CHARGE)})"
 _SUMMED = ", ".join(
     f"{measure} FILTER (WHERE allocation = '{kind}') AS {prefix}{name}"
     for prefix, kind in (("", "origin"), ("parts_", "allocated"))
@@ -113,7 +113,7 @@ def _collected(connection: duckdb.DuckDBPyConnection, by_charge: SortedFiles) ->
         whole = found.filter(found["whole"])
         made.n += pc.sum(whole["n"]).as_py() or 0
         for name in MEASURES:
-            made.sums[name] = _ROUND.add(made.sums[name], pc.sum(whole[name]).as_py() or Decimal(0))
+            made.sums[name] = ROUND.add(made.sums[name], pc.sum(whole[name]).as_py() or Decimal(0))
         buckets = whole["buckets"].combine_chunks()
         charges = whole["charge"].take(pc.list_parent_indices(buckets))
         hashes.append(pa.table([charges, pc.list_flatten(buckets)], names=_CHARGES.names).cast(_CHARGES))

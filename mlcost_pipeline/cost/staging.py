@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from mlcost_pipeline.cost.bills.contents import BillFile
 from mlcost_pipeline.cost.bills.exports import Export
 from mlcost_pipeline.cost.bills.files import untrusted
+from mlcost_pipeline.cost.exact import ROUND
 from mlcost_pipeline.cost.slots import grouped, identified, with_tags
 from mlcost_pipeline.cost.sorted_files import SortedFiles
 from mlcost_pipeline.cost.split_charges import Doubled, find_doubled, mark
@@ -29,7 +30,6 @@ from mlcost_pipeline.errors import BillError
 LINES_OF_A_BUCKET = 100_000
 _BYTES_OF_A_LINE = 250  # of a CSV file, to guess its lines before it is read
 _SKETCH = 512
-_ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
 _TOLD = """
 SELECT account, period, count(*) AS rows, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list,
   sum(low::HUGEINT) AS low, sum(high::HUGEINT) AS high, list_sort(list(DISTINCT currency)) AS currencies,
@@ -68,7 +68,7 @@ class Found:
         self.rows += row["rows"]
         for measure, total in self.sums.items():
             if row[measure] is not None:
-                self.sums[measure] = _ROUND.add(total or Decimal(0), row[measure])
+                self.sums[measure] = ROUND.add(total or Decimal(0), row[measure])
         self.currencies |= set(row["currencies"])
         self.providers |= set(row["providers"])
         self.categories |= set(row["categories"])
@@ -160,7 +160,7 @@ class Staging:
         for key, lost in file.residues.items():
             for measure, amount in lost.items():
                 kept_so_far = self.found[key].residues.get(measure, Decimal(0))
-                self.found[key].residues[measure] = _ROUND.add(kept_so_far, amount)
+                self.found[key].residues[measure] = ROUND.add(kept_so_far, amount)
         if sketches is not None:
             for key, sketch in ours.items():
                 _refuse_repeat(file.file, key, sketch, sketches.setdefault(key, []))

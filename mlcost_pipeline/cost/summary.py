@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from mlcost_pipeline.cost.attribution import IDLE, UNATTRIBUTED
-from mlcost_pipeline.cost.books import Book, asking, books, require_closed
+from mlcost_pipeline.cost.books import Book, asking, books, closed
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
 from mlcost_pipeline.cost.slots import from_units, money_sum, to_units
 from mlcost_pipeline.warehouse import Warehouse
@@ -98,9 +98,7 @@ def summaries(warehouse: Warehouse, period: str | None = None) -> list[Summary]:
 
 def _summary(warehouse: Warehouse, currency: str, period: str | None) -> Summary:
     found = books(warehouse, currency, period)
-    built = [book for book in found if book.version is not None]
-    for book in built:
-        require_closed(warehouse, book)
+    built = closed(warehouse, found)
     rows: list[SpendRow] = []
     if built:
         spent = asking(warehouse, built)(_SPENT, [], ["cost_ledger"]).to_pylist()

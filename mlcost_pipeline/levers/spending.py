@@ -8,11 +8,11 @@ from decimal import Context, Decimal
 from typing import Any
 
 from mlcost_pipeline.cost.books import books, versions_of
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.unit_cost import UnitCost, unit_cost
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
-_UNIT = Decimal("1e-18")
 _EXACT = Context(prec=60)
 DAY = timedelta(days=1)
 
@@ -50,7 +50,7 @@ def days_known(period: str, first_day: date, now: datetime) -> float:
 
 def as_money(amount: Decimal) -> Decimal:
     """Rounded to the 18 decimals that tables keep."""
-    return amount.quantize(_UNIT, context=_EXACT)
+    return amount.quantize(UNIT, context=_EXACT)
 
 
 def facts_of(month: UnitCost) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
-from mlcost_pipeline.cost.books import books, require_closed
-from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
+from mlcost_pipeline.cost.books import books, closed
 from mlcost_pipeline.reports.dress import summed
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -43,11 +42,7 @@ def read_spend(warehouse: Warehouse) -> list[Spend]:
     Raises:
         Unreconciled: the parts of a ledger do not add up to its bill; no report is made of it.
     """
-    for account, period in bills_in_force(warehouse):
-        found = delivery(warehouse, account, period)
-        for book in books(warehouse, found.currency, period) if found is not None else []:
-            if book.version is not None:
-                require_closed(warehouse, book)
+    closed(warehouse, books(warehouse, None))
     return _spend(warehouse, None)
 
 

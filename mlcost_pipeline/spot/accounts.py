@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from mlcost_pipeline.clock import Clock
+from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.errors import JobError
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.spot.attempts import Attempt
 from mlcost_pipeline.spot.estimate import load_seconds
 from mlcost_pipeline.warehouse import Warehouse
 
-_QUANTUM = Decimal("1e-18")
 _HOUR_MICROSECONDS = Decimal(3_600_000_000)
 
 
@@ -41,7 +41,7 @@ class AttemptSummary:
 
 def price_of(per_hour: Decimal, length: timedelta) -> Decimal:
     """Money for a stretch of time, exact to the microsecond, in 1e-18 of the currency."""
-    return (per_hour * Decimal(length // timedelta(microseconds=1)) / _HOUR_MICROSECONDS).quantize(_QUANTUM)
+    return (per_hour * Decimal(length // timedelta(microseconds=1)) / _HOUR_MICROSECONDS).quantize(UNIT)
 
 
 def summarise(attempt: Attempt, now: datetime) -> AttemptSummary:

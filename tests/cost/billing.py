@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from mlcost_pipeline.cost.bills.batch_values import EXACT
 from mlcost_pipeline.cost.bills.contents import LINE, reader
 from mlcost_pipeline.cost.deliveries import scope_of
+from mlcost_pipeline.cost.exact import EXACT
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 

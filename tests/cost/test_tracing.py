@@ -15,7 +15,7 @@ from mlcost_pipeline.cli import main
 from mlcost_pipeline.cost.asof import history, in_force_at, standing, versions_of
 from mlcost_pipeline.cost.deliveries import import_bill, in_force
 from mlcost_pipeline.cost.ledger import build_ledger
-from mlcost_pipeline.cost.loaded import fully_loaded
+from mlcost_pipeline.cost.loaded import Policy, fully_loaded
 from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.summary import summaries
 from mlcost_pipeline.cost.tracing import charges_of_run, explain_line
@@ -108,8 +108,9 @@ def test_reports_can_be_had_as_of_a_day_before_a_restatement(
 def test_fully_loaded_views_spread_what_is_nobodys_and_store_nothing(shop: Warehouse) -> None:
     [summary] = summaries(shop, PERIOD)
     before = ledger_rows(shop)
-    for policy in ("proportional", "even", "none"):
-        models, rest = fully_loaded(summary, policy)  # type: ignore[arg-type]
+    policies: tuple[Policy, ...] = ("proportional", "even", "none")
+    for policy in policies:
+        models, rest = fully_loaded(summary, policy)
         assert sum(each.total for each in models) + rest == summary.effective
         assert (rest == 0) == (policy != "none")
     assert ledger_rows(shop) == before

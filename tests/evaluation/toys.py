@@ -36,7 +36,7 @@ class ToyRecommender:
 
     def represent(self, histories: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
         if self._slow:
-            sum(math.sqrt(n) for n in range(300_000))
+            sum(math.sqrt(n) for n in range(2_000_000))
         users = np.zeros((len(histories), len(self.items)), dtype=np.float32)
         for row, history in enumerate(histories):
             for item in history.tolist():

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Context, Decimal, Inexact
+from decimal import Decimal
 
 import pyarrow as pa
 
 from mlcost_pipeline.cost.bills.convert import Place
+from mlcost_pipeline.cost.exact import EXACT
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
 
-#: Wide enough for sums of binary floats, whose last digit may be the 1074th.
-EXACT = Context(prec=1200, traps=[Inexact])
 #: By line number, what rounding took off a line (exact minus stored).
 Lost = dict[int, Decimal]
 Residues = dict[tuple[str, str], dict[str, Decimal]]

@@ -7,16 +7,16 @@ double is an integer times a power of two, and integers add up exactly.
 
 from __future__ import annotations
 
-from decimal import Context, Decimal, Inexact
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mlcost_pipeline.cost.exact import EXACT
 from mlcost_pipeline.tables import MONEY
 
 _PLACES = 12
-_EXACT = Context(prec=1200, traps=[Inexact])
 _LARGEST = 2.0**62
 _HALF_BITS = 26
 
@@ -42,7 +42,7 @@ def rounded(values: pa.Array) -> pa.Array | None:
 def taken_off(values: pa.Array, stored: pa.Array) -> Decimal:
     """The exact sum of doubles minus the sum of what is stored of them; nulls count for nothing."""
     kept = pc.sum(stored).as_py() or Decimal(0)
-    return _EXACT.subtract(exact_sum(_as_numpy(values)), kept)
+    return EXACT.subtract(exact_sum(_as_numpy(values)), kept)
 
 
 def keep_floats(
@@ -57,7 +57,7 @@ def keep_floats(
         amount = taken_off(values.filter(mine), stored.filter(mine))
         if amount:
             kept = residues.setdefault((pair["account"], pair["period"]), {})
-            kept[measure] = _EXACT.add(kept.get(measure, Decimal(0)), amount)
+            kept[measure] = EXACT.add(kept.get(measure, Decimal(0)), amount)
 
 
 def exact_sum(floats: np.ndarray) -> Decimal:
@@ -69,9 +69,9 @@ def exact_sum(floats: np.ndarray) -> Decimal:
         chosen = integers[exponents == exponent]
         low = chosen & ((1 << _HALF_BITS) - 1)
         amount = (int((chosen >> _HALF_BITS).sum()) << _HALF_BITS) + int(low.sum())
-        power = _EXACT.power(Decimal(2), abs(exponent - 53))
-        part = _EXACT.multiply(amount, power) if exponent >= 53 else _EXACT.divide(Decimal(amount), power)
-        total = _EXACT.add(total, part)
+        power = EXACT.power(Decimal(2), abs(exponent - 53))
+        part = EXACT.multiply(amount, power) if exponent >= 53 else EXACT.divide(Decimal(amount), power)
+        total = EXACT.add(total, part)
     return total
 
 

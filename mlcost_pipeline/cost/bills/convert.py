@@ -11,21 +11,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mlcost_pipeline.cost.bills.binary_floats import rounded
+from mlcost_pipeline.cost.exact import EXACT, ROUND, UNIT
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import MONEY, TAGS, TEXT, TIME
 
-UNIT = Decimal("1e-18")
 _FLOAT_UNIT = Decimal("1e-12")
 _LIMIT = Decimal("1e20")
-_EXACT = Context(prec=1200, traps=[Inexact])
-_ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 
 
@@ -56,7 +54,7 @@ def to_money(place: Place, column: str, values: pa.Array, *, required: bool) -> 
     def one(value: Any) -> Decimal:
         exact, stored = convert(value)
         if exact != stored:
-            residues[value] = _EXACT.subtract(exact, stored)
+            residues[value] = EXACT.subtract(exact, stored)
         return stored
 
     kept = values if pa.types.is_floating(values.type) else values.cast(TEXT)
@@ -87,7 +85,7 @@ def to_stored_money(place: Place, column: str, values: pa.Array) -> pa.Array:
 
 def _taken_off(place: Place, values: pa.Array, stored: pa.Array) -> dict[int, Decimal]:
     pairs = zip(values.to_pylist(), stored.to_pylist(), strict=True)
-    lost = (None if value is None else _EXACT.subtract(Decimal(value), kept) for value, kept in pairs)
+    lost = (None if value is None else EXACT.subtract(Decimal(value), kept) for value, kept in pairs)
     return {line: amount for line, amount in enumerate(lost, place.first_line) if amount}
 
 
@@ -137,7 +135,7 @@ def with_more_tags(maps: pa.Array, texts: pa.Array, more: pa.Array) -> tuple[pa.
     merged: list[str | None] = []
     for text, further in zip(texts.to_pylist(), more.to_pylist(), strict=True):
         if further is not None and (text, further) not in known:
-            known[text, further] = _tags_json(json.loads(text or "{}") | json.loads(further))
+            known[text, further] = tags_json(json.loads(text or "{}") | json.loads(further))
         merged.append(text if further is None else known[text, further])
     whole = pa.array(merged, TEXT)
     return _maps_of(whole), whole
@@ -153,13 +151,13 @@ def _texts_of_maps(values: pa.Array) -> pa.Array:
     """Canonical JSON of each map, made once for each that differs."""
     same = _told_apart(values)
     if same is None:
-        return pa.array([_tags_json(value) for value in values.to_pylist()], type=TEXT)
+        return pa.array([tags_json(value) for value in values.to_pylist()], type=TEXT)
     encoded = same.dictionary_encode()
     rows = pa.table({"code": encoded.indices, "row": pa.array(range(len(values)))}).group_by("code").aggregate(
         [("row", "min")]
     )  # fmt: skip
     first = rows.filter(rows["code"].is_valid()).sort_by("code")["row_min"].combine_chunks()
-    return pa.array([_tags_json(value) for value in values.take(first).to_pylist()], TEXT).take(encoded.indices)
+    return pa.array([tags_json(value) for value in values.take(first).to_pylist()], TEXT).take(encoded.indices)
 
 
 def _told_apart(values: pa.Array) -> pa.Array | None:
@@ -215,7 +213,7 @@ def _money_of_float(value: float) -> tuple[Decimal, Decimal]:
 
 
 def _rounded(exact: Decimal, unit: Decimal, shown: str) -> tuple[Decimal, Decimal]:
-    stored = exact.quantize(unit, context=_ROUND)
+    stored = exact.quantize(unit, context=ROUND)
     if abs(stored) >= _LIMIT:
         raise ValueError(f"{shown} does not fit 20 digits before the point")
     return exact, stored
@@ -240,10 +238,11 @@ def _tags_text(text: str) -> str | None:
         return None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object of tags, found {text[:60]!r}")
-    return _tags_json(value)
+    return tags_json(value)
 
 
-def _tags_json(value: Any) -> str | None:
+def tags_json(value: Any) -> str | None:
+    """Tags, as a mapping or as pairs, as canonical JSON; None if there are none."""
     pairs = value.items() if isinstance(value, dict) else value or []
     plain = {str(key): tag if isinstance(tag, str) else json.dumps(tag, sort_keys=True) for key, tag in pairs
              if tag is not None}  # fmt: skip

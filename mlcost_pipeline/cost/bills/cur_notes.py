@@ -10,8 +10,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mlcost_pipeline.cost.bills.batch_values import EXACT
 from mlcost_pipeline.cost.bills.cur_rules import DISCOUNTS, LINE_TYPES
+from mlcost_pipeline.cost.exact import EXACT
 
 _CENT = Decimal("0.01")
 _WIDE = pa.decimal256(76, 18)

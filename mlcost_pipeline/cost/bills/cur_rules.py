@@ -14,8 +14,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mlcost_pipeline.cost.bills.batch_values import EXACT, Lost, each_text
+from mlcost_pipeline.cost.bills.batch_values import Lost, each_text
 from mlcost_pipeline.cost.bills.convert import Place
+from mlcost_pipeline.cost.exact import EXACT
 from mlcost_pipeline.tables import MONEY, TEXT
 
 #: Money of a column for the rows of a mask (null elsewhere), and by line number what rounding took off.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlcost_pipeline import recording
 from mlcost_pipeline.cost.engine.dialect import DAY_US, GRIDS, LIMIT, matches, text
 from mlcost_pipeline.settings import Rule
 
 FOLLOWS_USE = "category IN ('Usage', 'Credit', 'Adjustment')"
-STAGES = "('training', 'serving', 'features', 'evaluation')"
+STAGES = f"({', '.join(text(stage) for stage in recording.STAGES)})"
 #: A resource whose id says that it exists for one piece of work: all that it costs is that work's.
 JOB_ID = r"^arn:[^:]*:sagemaker:[^:]*:[^:]*:(training-job|processing-job|transform-job|hyper-parameter-tuning-job)/"
 

@@ -8,13 +8,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlcost_pipeline.cost.orchestrators.client import GraphQL
-from mlcost_pipeline.cost.runs_copied import StepFacts
-from mlcost_pipeline.settings import Orchestrator, digest
+from mlcost_pipeline.cost.runs_copied import (
+    RESOURCE_TAG,
+    StepFacts,
+    how_ended,
+    partitions_named,
+    share_of_each,
+    versions_told,
+)
+from mlcost_pipeline.settings import Orchestrator
 
 RUNS_A_PAGE = 50
-RESOURCE_TAG = "mlcost/resource_id"
 PARTITION_TAG = "dagster/partition"
-_STATUS = {"SUCCESS": "succeeded", "FAILURE": "failed", "CANCELED": "cancelled"}
 _RUNS = """
 query Runs($cursor: String, $after: Float, $limit: Int!) {
   runsOrError(cursor: $cursor, limit: $limit,
@@ -132,57 +137,34 @@ def _facts(
 ) -> Iterator[StepFacts]:
     tags = {tag["key"]: tag["value"] for tag in run["tags"]}
     ended_run = run["endTime"] or run["updateTime"]
+    of_run = [tags[PARTITION_TAG]] if PARTITION_TAG in tags else []
     for stats in run["stepStats"]:
         if stats["startTime"] is None:
             continue
         step = steps.get(stats["stepKey"], _Step())
-        status, cause = _ended(run["status"], stats, step)
+        status, cause = how_ended(
+            succeeded=stats["status"] == "SUCCESS", over=stats["status"] == "FAILURE",
+            cancelled=run["status"] == "CANCELED", cause=step.cause,
+        )  # fmt: skip
         for asset, partitions in step.assets.items() or [(None, [])]:
             own = owners.get(asset or "", {})
             made = step.tags.get(asset or "", {})
             model = own.get("mlcost/model") or _by_prefix(orchestrator, asset)
             yield StepFacts(
                 source=f"dagster:{orchestrator.name}", run_id=run["runId"], step=stats["stepKey"], asset=asset,
-                partition=_partition(partitions, tags), model=model,
+                partition=partitions_named(partitions or of_run), model=model,
                 stage=own.get("mlcost/stage"), started_at=_at(stats["startTime"]),
                 ended_at=_at(stats["endTime"] or ended_run), status=status, cause=cause,
                 resource_id=tags.get(RESOURCE_TAG, orchestrator.resource_id),
-                share_milli=max(1, orchestrator.share_milli // max(1, len(step.assets))),
-                code_version=_code_version(made, run["runId"]), inputs_version=_inputs_version(made),
-                assets_of_step=len(step.assets),
+                share_milli=share_of_each(orchestrator.share_milli, len(step.assets)),
+                assets_of_step=len(step.assets), **versions_told(made, run["runId"]),
             )  # fmt: skip
-
-
-def _ended(run_status: str, stats: Mapping[str, Any], step: _Step) -> tuple[str, str | None]:
-    """How a step ended; one without an end died with its run, unless that was cancelled."""
-    if stats["status"] == "SUCCESS":
-        return "succeeded", None
-    if run_status == "CANCELED":
-        return "cancelled", step.cause or "the run was cancelled"
-    if stats["status"] == "FAILURE":
-        return "failed", step.cause or "the step failed"
-    return "lost", "its process died before the step had ended"
 
 
 def _by_prefix(orchestrator: Orchestrator, asset: str | None) -> str | None:
     """The model of the longest prefix that fits."""
     fitting = [prefix for prefix in orchestrator.models if asset is not None and asset.startswith(prefix)]
     return orchestrator.models[max(fitting, key=len)] if fitting else None
-
-
-def _partition(partitions: Sequence[str], tags: Mapping[str, str]) -> str | None:
-    named = sorted(set(partitions)) or [tags[PARTITION_TAG]] if partitions or PARTITION_TAG in tags else []
-    return None if not named else named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
-
-
-def _code_version(tags: Mapping[str, str], run_id: str) -> str | None:
-    version = tags.get("dagster/code_version")
-    return None if version in (None, run_id) else version
-
-
-def _inputs_version(tags: Mapping[str, str]) -> str | None:
-    inputs = sorted((key, value) for key, value in tags.items() if key.startswith("dagster/input_data_version/"))
-    return digest(inputs) if inputs else None
 
 
 def _at(seconds: float) -> datetime:

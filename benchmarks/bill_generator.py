@@ -17,13 +17,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mlcost_pipeline.cost.slots import identified
+from mlcost_pipeline.cost.line_ids import identified
 from mlcost_pipeline.cost.snapshot import HOLDS, RESOURCES, RUNS, Snapshot
+from mlcost_pipeline.cost.staging import LINES_OF_A_BUCKET
 
 HOURS, USAGE_TYPES, RUN_COUNT = 744, 3, 100_000
 SHARED_RUNS = 60_000
 START = datetime(2026, 3, 1, tzinfo=UTC)
-LINES_OF_A_BUCKET = 1_000_000
 COMPRESSION = "zstd"
 _START_US = int(START.timestamp() * 1_000_000)
 _HOUR_US = 3_600_000_000
@@ -91,8 +91,8 @@ def write_lines(folder: Path, shape: Shape) -> None:
     for lines in _batches(connection, shape):
         raw = raw or pq.ParquetWriter(folder / "raw.parquet", lines.schema, compression=COMPRESSION)
         raw.write_table(lines)
-        connection.register("raw_lines", lines)
-        made = connection.sql(f"{identified('raw_lines', shape.buckets)} ORDER BY bucket").to_arrow_table()
+        connection.register("given", identified(lines.combine_chunks().to_batches()[0], shape.buckets))
+        made = connection.sql("FROM given ORDER BY bucket").to_arrow_table()
         connection.register("made", made)
         start = 0
         counts = connection.sql("SELECT bucket, count(*) FROM made GROUP BY 1 ORDER BY 1").fetchall()

@@ -17,7 +17,8 @@ import pyarrow as pa
 from mlcost_pipeline.cost.bills.contents import LINE
 from mlcost_pipeline.cost.bills.convert import tags_json
 from mlcost_pipeline.cost.deliveries import scope_of
-from mlcost_pipeline.cost.slots import grouped, identified, with_tags
+from mlcost_pipeline.cost.line_ids import identified
+from mlcost_pipeline.cost.slots import grouped, with_tags
 from mlcost_pipeline.database import connect
 from mlcost_pipeline.errors import WarehouseError
 from mlcost_pipeline.tables import RECORDED_AT, SCHEMA_VERSION, TABLES
@@ -69,8 +70,8 @@ def _move(warehouse: Warehouse, parts: list[Path], bill: dict[str, Any]) -> None
                 f"delivery {delivery_id}: has {bill['rows']} lines on record and {lines.num_rows} in "
                 f"{parts[0].parent}; restore the missing parts, then migrate again"
             )
-        connection.register("given", pa.Table.from_batches([with_tags(_as_read(lines, bill))]))
-        made = connection.sql(f"SELECT *, '{delivery_id}' AS delivery_id FROM ({identified('given', 1)}) ORDER BY line")
+        connection.register("given", identified(with_tags(_as_read(lines, bill)), 1))
+        made = connection.sql(f"SELECT *, '{delivery_id}' AS delivery_id FROM given ORDER BY line")
         whole = made.to_arrow_table()
         connection.register("whole", whole)
         slots = connection.sql(grouped("whole")).to_arrow_table()

@@ -18,16 +18,6 @@ SCALE = 18
 MEASURES = ("billed", "effective", "list")
 _EXACT = Context(prec=80)
 
-#: What makes two lines one slot.
-_SLOT_COLUMNS = (
-    "account", "resource_id", "epoch_us(charge_start)", "epoch_us(charge_end)", "category", "charge_class",
-    "service", "tags_text", "currency", "invoice_id", "commitment_status", "allocation", "list IS NULL",
-)  # fmt: skip
-_LINE_COLUMNS = (
-    *_SLOT_COLUMNS, "period", "sku", "description", "resource_id_raw", "billed", "effective", "list", "quantity",
-    "quantity_unit", "provider", "period_closed", "sub_account", "region", "pricing_category", "commitment_id",
-)  # fmt: skip
-
 #: Tags by which a charge names its run, model or stage; a provider's prefix (``user:``, ``user_``) is taken off first.
 TAG_KEYS = {
     "tag_run": ("mlcost_run", "mlcost_run_id"), "tag_model": ("mlcost_model", "model"),
@@ -48,19 +38,6 @@ def from_units(units: int) -> Decimal:
 def money_sum(amounts: Iterable[Decimal]) -> Decimal:
     """The exact sum of amounts of scale 18, whatever the ambient decimal precision."""
     return from_units(sum(to_units(amount) for amount in amounts))
-
-
-def identified(lines: str, buckets: int) -> str:
-    """SQL of lines with ``slot_id``, ``bucket``, and two numbers that identify all that the line says.
-
-    A resource's lines share a bucket, so that attribution can look at one bucket at a time.
-    """
-    slot, line = as_text(_SLOT_COLUMNS), as_text(_LINE_COLUMNS)
-    return (
-        f"SELECT *, (md5_number_lower(coalesce(resource_id, slot_id)) % {buckets})::BIGINT AS bucket FROM ("
-        f"SELECT *, substr(md5({slot}), 1, 24) AS slot_id, md5_number_lower({line}) AS low, "
-        f"md5_number_upper({line}) AS high FROM {lines})"
-    )
 
 
 def grouped(lines: str) -> str:

@@ -21,7 +21,8 @@ from mlcost_pipeline.cost.bills.contents import BillFile
 from mlcost_pipeline.cost.bills.exports import Export
 from mlcost_pipeline.cost.bills.files import untrusted
 from mlcost_pipeline.cost.exact import ROUND
-from mlcost_pipeline.cost.slots import grouped, identified, with_tags
+from mlcost_pipeline.cost.line_ids import identified
+from mlcost_pipeline.cost.slots import grouped, with_tags
 from mlcost_pipeline.cost.sorted_files import SortedFiles
 from mlcost_pipeline.cost.split_charges import Doubled, find_doubled, mark
 from mlcost_pipeline.database import connect
@@ -168,8 +169,8 @@ class Staging:
 
     def _batch(self, lines: pa.RecordBatch) -> list[dict[str, Any]]:
         """Sort one batch out into its files; what it says of each account and period."""
-        self._connection.register("given_batch", pa.Table.from_batches([lines]))
-        sql = f"{identified('given_batch', self._buckets)} ORDER BY account, period, bucket, line"
+        self._connection.register("given_batch", identified(lines, self._buckets))
+        sql = "FROM given_batch ORDER BY account, period, bucket, line"
         made = self._connection.sql(sql).to_arrow_table().combine_chunks()
         self._connection.register("staged_batch", made)
         told: list[dict[str, Any]] = self._connection.sql(_TOLD).to_arrow_table().to_pylist()

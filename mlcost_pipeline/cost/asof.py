@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from mlcost_pipeline.cost.books import closed_books
 from mlcost_pipeline.cost.deliveries import account_key, bills_in_force, scope_of
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -66,11 +67,15 @@ def versions_of(found: Sequence[InForce]) -> Mapping[str, Sequence[tuple[str, st
 
 
 def standing(warehouse: Warehouse) -> list[InForce]:
-    """What is in force now: the ledger of each account and period, with the delivery that it stands on."""
+    """What is in force now: the ledger of each account and period, with the delivery that it stands on.
+
+    Raises:
+        Unreconciled: one of them does not add up to its bill.
+    """
     found = []
-    for account, period in bills_in_force(warehouse):
-        version = warehouse.current("cost_ledger", scope_of(account, period))
-        found += [each for each in history(warehouse, account, period) if each.version == version][-1:]
+    for book in closed_books(warehouse, None):
+        kept = history(warehouse, book.bill.account, book.bill.period)
+        found += [each for each in kept if each.version == book.version][-1:]
     return found
 
 

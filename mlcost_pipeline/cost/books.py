@@ -1,4 +1,8 @@
-"""The ledgers in force of one currency: each bill's delivery with the version of the ledger that stands for it."""
+"""The ledgers in force: each bill's delivery with the version of the ledger that stands for it.
+
+Whatever sums money asks here, so that nothing is told of a ledger that does not close, nor of one that stands on a
+delivery that was taken over since.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +81,20 @@ def closed(warehouse: Warehouse, found: Sequence[Book]) -> list[Book]:
 
 
 def versions_of(found: Sequence[Book]) -> Mapping[str, Sequence[tuple[str, str]]]:
-    """What :meth:`Warehouse.query` is to show of ledgers and device time, which go by the ledger's version."""
-    pairs = [(book.scope, book.version) for book in found if book.version is not None]
-    return {"cost_ledger": pairs, "device_time": pairs}
+    """What :meth:`Warehouse.query` is to show of ledgers and device time, and of the slots that ledgers apportion."""
+    built = [(book, book.version) for book in found if book.version is not None]
+    pairs = [(book.scope, version) for book, version in built]
+    slots = [(book.scope, book.bill.delivery_id) for book, _ in built]
+    return {"cost_ledger": pairs, "device_time": pairs, "billing_slots": slots}
+
+
+def closed_books(warehouse: Warehouse, currency: str | None, period: str | None = None) -> list[Book]:
+    """:func:`closed` of :func:`books`: all ledgers that a figure may rest on.
+
+    Raises:
+        Unreconciled: one does not add up to its bill.
+    """
+    return closed(warehouse, books(warehouse, currency, period))
 
 
 def asking(warehouse: Warehouse, found: Sequence[Book]) -> Ask:

@@ -43,7 +43,7 @@ class Counted:
 
     @property
     def sentence(self) -> str:
-        between = "" if self.low == self.high else f" ({_number(self.low)} to {_number(self.high)})"
+        between = "" if self.low == self.count == self.high else f" ({_number(self.low)} to {_number(self.high)})"
         return f"{_number(self.count)}{between} {self.words}"
 
 

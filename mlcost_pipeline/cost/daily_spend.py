@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from mlcost_pipeline.cost.books import books, closed, versions_of
 from mlcost_pipeline.cost.counted import month_bounds
-from mlcost_pipeline.cost.deliveries import scope_of
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import PriceBook
 from mlcost_pipeline.cost.slots import money_sum
@@ -48,10 +48,8 @@ WHERE r.model = ? AND o.start < ? AND coalesce(o."end", r.ended_at, ?) > ?
 """
 
 _REACHED = """
-SELECT bool_and(d.state = 'final') AS final, count(*) AS bills,
-  (SELECT max(charge_end) FROM billing_slots
-   WHERE category = 'Usage' AND charge_end - charge_start <= INTERVAL 25 HOUR) AS until
-FROM (SELECT DISTINCT delivery_id FROM cost_ledger WHERE currency = ?) l JOIN bill_deliveries d USING (delivery_id)
+SELECT max(charge_end) AS until FROM billing_slots
+WHERE category = 'Usage' AND charge_end - charge_start <= INTERVAL 25 HOUR
 """
 
 
@@ -75,15 +73,13 @@ class DailySpend:
 
 def daily_spend(warehouse: Warehouse, settings: Settings, model: str, period: str, now: datetime) -> DailySpend:
     """The spend of a model in one billing period, "YYYY-MM", as it is known at `now`."""
-    ledgers = [pair for pair in warehouse.pointed("cost_ledger") if pair[0].rpartition("|")[2] == period]
-    versions = _versions(warehouse, ledgers)
+    every = books(warehouse, settings.currency, period)
+    versions = versions_of(closed(warehouse, every))
     rows = warehouse.query(
         _BY_DAY, [model, settings.currency], tables=["cost_ledger", "billing_slots"], versions=versions
     ).to_pylist()
-    [reached] = warehouse.query(
-        _REACHED, [settings.currency], tables=["cost_ledger", "billing_slots", "bill_deliveries"], versions=versions
-    ).to_pylist()
-    final = bool(reached["bills"] and reached["final"])
+    [reached] = warehouse.query(_REACHED, tables=["billing_slots"], versions=versions).to_pylist()
+    final = bool(every) and all(book.version is not None and book.bill.state == "final" for book in every)
     estimated, unpriced = _estimated(warehouse, settings, model, period, now, final, versions)
     return DailySpend(
         billed=_by_day(rows),
@@ -114,17 +110,6 @@ def together(before: DailySpend, after: DailySpend) -> DailySpend:
 def _added(one: Mapping[date, Decimal], other: Mapping[date, Decimal]) -> dict[date, Decimal]:
     days = sorted({*one, *other})
     return {day: money_sum([one.get(day, Decimal(0)), other.get(day, Decimal(0))]) for day in days}
-
-
-def _versions(warehouse: Warehouse, ledgers: Sequence[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """The ledgers, and the slots that each of them apportioned."""
-    made_of = warehouse.query(
-        "SELECT DISTINCT account, period, delivery_id FROM cost_ledger",
-        tables=["cost_ledger"],
-        versions={"cost_ledger": ledgers},
-    ).to_pylist()
-    slots = [(scope_of(row["account"], row["period"]), row["delivery_id"]) for row in made_of]
-    return {"cost_ledger": list(ledgers), "billing_slots": slots}
 
 
 def _by_day(rows: Sequence[Mapping[str, Any]]) -> dict[date, Decimal]:

@@ -1,8 +1,8 @@
 """The ladder of device time: billed ≥ allocated ≥ active ≥ kept, per model and stage, the denominator from the bill.
 
 Allocated is the billed time that a run held; active is what was measured busy of it; kept is the active time of work
-that was of use. A run without samples is unknown: it counts with nothing below and no bound above, never as full
-(opencost#3900). Times are seconds of one device.
+that was of use. A run without samples is unknown, and so is one of which nobody says how much was sampled: it counts
+with no bound above, never as full (opencost#3900). Times are seconds of one device.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlcost_pipeline.cost.books import Ask, asking, books, require_closed
+from mlcost_pipeline.cost.books import Ask, asking, closed_books
 from mlcost_pipeline.cost.run_outcomes import RUN_OUTCOMES
 from mlcost_pipeline.cost.run_outcomes import TABLES as RUN_TABLES
 from mlcost_pipeline.settings import Settings
@@ -87,11 +87,7 @@ def ladders(
     Raises:
         Unreconciled: the parts of a bill do not add up to it.
     """
-    of = books(warehouse, settings.currency)
-    for book in of:
-        if period in (None, book.bill.period):
-            require_closed(warehouse, book)
-    found = ladders_of(asking(warehouse, of))
+    found = ladders_of(asking(warehouse, closed_books(warehouse, settings.currency)))
     return [
         ladder for ladder in found if model in (None, ladder.model) and period in (None, ladder.period)
     ]  # a run's time in one month depends on what other months were billed, so the choice comes after
@@ -118,7 +114,7 @@ runs AS (
   SELECT e.run_id, coalesce(h.seconds, e.seconds) AS held, greatest(h.seconds, e.seconds) AS base,
     CASE WHEN b.busy_seconds IS NOT NULL THEN least(b.busy_seconds, coalesce(h.seconds, e.seconds)) END AS busy,
     b.busy_metric,
-    CASE WHEN b.busy_seconds IS NOT NULL THEN least(1.0, coalesce(b.busy_coverage, 1.0)) ELSE 0.0 END AS coverage,
+    CASE WHEN b.busy_seconds IS NOT NULL THEN least(1.0, coalesce(b.busy_coverage, 0.0)) ELSE 0.0 END AS coverage,
     CASE WHEN b.data_wait_seconds IS NOT NULL AND b.ended_at > b.started_at THEN
       least(1.0, b.data_wait_seconds * 1e6 / (epoch_us(b.ended_at) - epoch_us(b.started_at))) END AS wait,
     CASE WHEN o.kept THEN 1 - coalesce(o.steps_again / o.steps_done, 0.0) ELSE 0.0 END AS useful

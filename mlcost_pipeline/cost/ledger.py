@@ -20,7 +20,7 @@ from mlcost_pipeline.cost.due import is_built, judged_by, note_built, runs_touch
 from mlcost_pipeline.cost.reconciliation import Reconciliation, reconcile, require_reconciled
 from mlcost_pipeline.cost.restating import restatements
 from mlcost_pipeline.cost.snapshot import digest_of, take
-from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.errors import BillError, Unreconciled
 from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
@@ -49,6 +49,7 @@ def build_ledger(warehouse: Warehouse, settings: Settings, account: str, period:
 
     Raises:
         BillError: no bill of that account and period was taken over, or an amount exceeds 128 bits.
+        Unreconciled: the parts do not add up to the bill; what was in force stays in force.
     """
     bill = delivery(warehouse, account, period)
     if bill is None:
@@ -92,6 +93,9 @@ def _renew(
     rules = digest(attribution.RULES_VERSION, [rule.model_dump() for rule in settings.rules])
     made_of = {"delivery_id": bill.delivery_id, "runs": runs_version, "rules": rules}
     warehouse.state.create(f"ledgers/{account_key(bill.account)}/{bill.period}/{version}", made_of)
+    checked = reconcile(warehouse, bill.account, bill.period, version)
+    if not checked.reconciled:
+        raise Unreconciled(f"{checked.sentence}; it was not put in force")
     changed: list[dict[str, Any]] = []
     if previous is not None:
         changed = restatements(warehouse, bill.account, bill.period, scope, previous, version)

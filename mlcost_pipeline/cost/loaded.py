@@ -1,6 +1,6 @@
-"""Fully loaded views: idle and unattributed money spread over the models. Views over the ledger, never stored in it.
+"""Fully loaded views: money that is nobody's spread over the models. Views over the ledger, never stored in it.
 
-What a model carries of it is shown beside its own cost, under the policy that was asked for; the sum is the bill's.
+What a model carries is shown beside its own cost, under the policy that was asked for; the sum is the bill's.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from mlcost_pipeline.cost.slots import from_units, money_sum, to_units
-from mlcost_pipeline.cost.summary import Summary
+from mlcost_pipeline.cost.slots import from_units, to_units
 
 Policy = Literal["proportional", "even", "none"]
 
@@ -29,22 +28,17 @@ class Loaded:
         return from_units(to_units(self.own) + to_units(self.carried))
 
 
-def fully_loaded(summary: Summary, policy: Policy) -> tuple[list[Loaded], Decimal]:
-    """Every model's cost with its part of what is nobody's, and what stays nobody's (all of it under `none`).
+def fully_loaded(own: Mapping[str, Decimal], nobodys: Decimal, policy: Policy) -> tuple[list[Loaded], Decimal]:
+    """Every model's cost with its part of what is `nobodys`, and what stays nobody's (all of it under `none`).
 
-    Parts are whole units of 1e-18 by cumulative rounding over the models in order, so that the sum never changes.
+    Parts are whole units of 1e-18 by cumulative rounding over the models by name, so that the sum never changes.
     """
-    own: dict[str, list[Decimal]] = {}
-    for row in summary.rows:
-        if row.model is not None:
-            own.setdefault(row.model, []).append(row.effective)
-    sums = {model: money_sum(amounts) for model, amounts in sorted(own.items())}
-    rest = to_units(money_sum(row.effective for row in summary.rows if row.model is None))
-    weights = _weights(sums, policy)
+    ordered = dict(sorted(own.items()))
+    rest, weights = to_units(nobodys), _weights(ordered, policy)
     if not any(weights):
-        return [Loaded(model, amount, Decimal(0)) for model, amount in sums.items()], from_units(rest)
+        return [Loaded(model, amount, Decimal(0)) for model, amount in ordered.items()], nobodys
     found, before, upto, whole = [], 0, 0, sum(weights)
-    for (model, amount), weight in zip(sums.items(), weights, strict=True):
+    for (model, amount), weight in zip(ordered.items(), weights, strict=True):
         upto += weight
         share = rest * upto // whole
         found.append(Loaded(model, amount, from_units(share - before)))
@@ -52,9 +46,9 @@ def fully_loaded(summary: Summary, policy: Policy) -> tuple[list[Loaded], Decima
     return found, Decimal(0)
 
 
-def _weights(sums: Mapping[str, Decimal], policy: Policy) -> Sequence[int]:
+def _weights(own: Mapping[str, Decimal], policy: Policy) -> Sequence[int]:
     if policy == "even":
-        return [1] * len(sums)
+        return [1] * len(own)
     if policy == "proportional":
-        return [max(0, to_units(amount)) for amount in sums.values()]
-    return [0] * len(sums)
+        return [max(0, to_units(amount)) for amount in own.values()]
+    return [0] * len(own)

@@ -25,10 +25,15 @@ ESTIMATE = "estimate"
 
 @dataclass(frozen=True)
 class Retrains:
-    """Whole jobs begun in a month: how many have a known cost, and what all their attempts cost, whenever billed."""
+    """Whole jobs begun in a month: how many have a known cost, and what all their attempts cost, whenever billed.
+
+    `billed_in` are the months whose bills say so, `estimated` whether the price book says a part of it.
+    """
 
     jobs: int
     cost: Decimal
+    billed_in: frozenset[str] = frozenset()
+    estimated: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,9 @@ WITH mine AS (SELECT run_id, job_id, status, started_at FROM run_records
   WHERE model = ? AND purpose = 'retrain' AND job_id IS NOT NULL),
 jobs_of_month AS (SELECT job_id, strftime(min(started_at), '%Y-%m') AS period FROM mine GROUP BY job_id
   HAVING NOT bool_or(status = 'running')),
-paid AS (SELECT run_id, sum(effective) AS effective FROM cost_ledger WHERE run_id IS NOT NULL GROUP BY run_id)
-SELECT j.period, m.job_id, m.run_id, p.effective FROM jobs_of_month j JOIN mine m USING (job_id)
+paid AS (SELECT run_id, sum(effective) AS effective, list_sort(list(DISTINCT period)) AS months
+  FROM cost_ledger WHERE run_id IS NOT NULL GROUP BY run_id)
+SELECT j.period, m.job_id, m.run_id, p.effective, p.months FROM jobs_of_month j JOIN mine m USING (job_id)
 LEFT JOIN paid p USING (run_id) ORDER BY j.period, m.job_id, m.run_id
 """
 
@@ -131,15 +137,22 @@ def retrains_by_month(ask: Ask, model: str, estimates: Estimates) -> dict[str, R
 
     A job with an attempt that still runs, or whose cost neither a bill nor the price book tells, is left out.
     """
-    jobs: dict[tuple[str, str], list[Decimal | None]] = {}
+    jobs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in ask(_JOBS, [model], ["cost_ledger", "run_records"]).to_pylist():
-        paid = estimates.by_run.get(row["run_id"]) if row["effective"] is None else row["effective"]
-        jobs.setdefault((row["period"], row["job_id"]), []).append(paid)
-    whole: dict[str, list[Decimal]] = {}
-    for (period, _), costs in jobs.items():
-        if None not in costs:
-            whole.setdefault(period, []).append(money_sum(cost for cost in costs if cost is not None))
-    return {period: Retrains(len(costs), money_sum(costs)) for period, costs in whole.items()}
+        row["paid"] = estimates.by_run.get(row["run_id"]) if row["effective"] is None else row["effective"]
+        jobs.setdefault((row["period"], row["job_id"]), []).append(row)
+    whole: dict[str, list[list[dict[str, Any]]]] = {}
+    for (period, _), runs in jobs.items():
+        if all(run["paid"] is not None for run in runs):
+            whole.setdefault(period, []).append(runs)
+    return {period: _retrains(found) for period, found in whole.items()}
+
+
+def _retrains(jobs: Sequence[Sequence[Mapping[str, Any]]]) -> Retrains:
+    runs = [run for job in jobs for run in job]
+    months = frozenset(month for run in runs for month in run["months"] or ())
+    estimated = any(run["effective"] is None for run in runs)
+    return Retrains(len(jobs), money_sum(run["paid"] for run in runs), months, estimated)
 
 
 def _part(row: Mapping[str, Any]) -> _Part:

@@ -16,12 +16,13 @@ from mlcost_pipeline.cost.attribution import attributing
 from mlcost_pipeline.cost.books import Ask
 from mlcost_pipeline.cost.device_ladder import Ladder, ladders_of
 from mlcost_pipeline.cost.month_spend import NOTHING_SPENT, Estimates, retrains_by_month, spend_by_month
-from mlcost_pipeline.cost.plain_rows import ACCOUNT, PERIOD, Rows, rows_of, run_tables, runs_by_id, slots_table
+from mlcost_pipeline.cost.plain_rows import ACCOUNT, PERIOD, Rows, charges_of, rows_of, run_tables, runs_by_id
 from mlcost_pipeline.cost.ratio import Ratio, divided, per_count
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.cost.snapshot import Snapshot, build
 from mlcost_pipeline.cost.utilisation import Utilisation, utilisation
 from mlcost_pipeline.database import connect
+from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.rows import conform
 from mlcost_pipeline.settings import Rule
 from mlcost_pipeline.tables import TABLES
@@ -52,6 +53,7 @@ class PlainCost(Mapping[str, Any]):
     retrains: int
     per_retrain: Decimal | None
     provisional: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def training_utilisation(self) -> float | None:
@@ -79,7 +81,7 @@ class PlainCost(Mapping[str, Any]):
             "training_utilisation": self.training_utilisation, "serving_utilisation": self.serving_utilisation,
             "training_coverage": self.training.coverage, "serving_coverage": self.serving.coverage,
             "per_thousand_predictions": self.per_thousand_predictions, "retrains": self.retrains,
-            "per_retrain": self.per_retrain, "provisional": self.provisional,
+            "per_retrain": self.per_retrain, "provisional": self.provisional, "notes": self.notes,
         }  # fmt: skip
 
     def __getitem__(self, key: str) -> Any:
@@ -110,31 +112,33 @@ def cost_per_outcome(
         billing: charges of one currency. An amount: ``effective`` (Decimal, int or text), or ``hours`` and ``rate``. A
             time: ``charge_start`` and ``charge_end``, or the ``run_id`` of a run and ``hours``. Whose it is:
             ``run_id``, ``resource_id``, ``tags``. Optionally ``billed``, ``category`` (Usage), ``service``,
-            ``invoice_id``, ``commitment_status``, ``currency`` (USD).
+            ``invoice_id`` (where any charge names one or a null, one without is open, and the result provisional),
+            ``commitment_status``, ``currency`` (USD). Without ``effective`` or a rate, what was billed is taken for it,
+            and ``notes`` say so.
         runs: ``run_id``, ``model``, ``stage``, ``started_at``, ``ended_at``; optionally ``resource_id`` with
             ``share_milli`` (1000), ``status`` (succeeded), ``shipped``, and every column of the table ``run_records``:
             ``busy_seconds``, ``busy_metric``, ``busy_coverage``, ``job_id``, ``steps_done``, ``steps_redone``. Or a
             mapping of run ids to such rows.
-        outcomes: ``model``, ``count``; optionally ``low``, ``high`` and ``state``. Counts are added up, and so are
-            bounds. Or a mapping of models to counts.
+        outcomes: ``model``, ``count``; optionally ``low``, ``high``, ``state``, ``unit`` and ``definition_version``.
+            Counts are added up, and so are bounds; a count without either bound is exact, one without one of them has
+            an unknown end. Or a mapping of models to exact counts.
         resources: rows of the table ``resources``; a resource that is not among them is one device.
         predictions: how many predictions the model made.
         rules: whose charges are that name nobody, as ``rules`` of mlcost.yaml.
 
     Raises:
         NothingCompared: there is no charge at all.
-        BillError: a row that cannot be right, by its number and field.
+        BillError: a row that cannot be right, by its number and field; or outcomes of several units or definitions.
     """
     by_id = runs_by_id(runs)
-    slots, currency = slots_table(billing, by_id)
+    charges = charges_of(billing, by_id)
     tables = run_tables(by_id)
     owners = {model, *(str(run["model"]) for run in by_id.values())}
     capacities = [{"kind": "unknown", **row} for row in rows_of(resources)]
     known = build(tables["run_records"].to_pylist(), tables["occupancy"].to_pylist(), capacities, owners, rules)
-    ask = _asking({**tables, **_attributed(slots, known, currency)})
-    invoiced = slots.num_rows - slots.column("invoice_id").null_count
-    found = _made(ask, model, currency, _counts(outcomes, model), predictions)
-    return replace(found, provisional=True) if 0 < invoiced < slots.num_rows else found
+    ask = _asking({**tables, **_attributed(charges.slots, known, charges.currency)})
+    found = _made(ask, model, charges.currency, _counts(outcomes, model), predictions)
+    return replace(found, provisional=found.provisional or charges.provisional, notes=charges.notes)
 
 
 def _made(
@@ -200,13 +204,23 @@ def _asking(tables: Mapping[str, pa.Table]) -> Ask:
 def _counts(outcomes: Rows | Mapping[str, float], model: str) -> list[Mapping[str, Any]]:
     if isinstance(outcomes, Mapping):
         return [{"count": outcomes[model]}] if outcomes.get(model) is not None else []
-    return [row for row in rows_of(outcomes) if row["model"] == model]
+    rows: list[Mapping[str, Any]] = [row for row in rows_of(outcomes) if row["model"] == model]
+    meant = sorted({f"{row.get('unit')} v{row.get('definition_version')}" for row in rows})
+    if len(meant) > 1:
+        raise BillError(
+            f"outcomes of {model}: counted as {' and '.join(meant)}; give those of one definition at a time"
+        )
+    return rows
 
 
 def _bounds(counts: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None, float | None]:
     if not counts:
         return None, None, None
-    lows, highs = [row.get("low") for row in counts], [row.get("high") for row in counts]
+    exact = [row.get("low") is None and row.get("high") is None for row in counts]
+    lows, highs = (
+        [row["count"] if whole else row.get(name) for row, whole in zip(counts, exact, strict=True)]
+        for name in ("low", "high")
+    )
     return (
         float(sum(row["count"] for row in counts)),
         None if None in lows else float(sum(low for low in lows if low is not None)),

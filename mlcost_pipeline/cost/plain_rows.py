@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Any, TypeAlias
@@ -42,16 +43,33 @@ def rows_of(given: Rows) -> Iterator[dict[str, Any]]:
         yield from (dict(row) for row in given)
 
 
-def slots_table(billing: Rows, runs: Mapping[str, Mapping[str, Any]]) -> tuple[pa.Table, str]:
-    """Charges as ``billing_slots``, each a slot of its own, and their currency.
+@dataclass(frozen=True)
+class Charges:
+    """Charges as ``billing_slots``, each a slot of its own; `notes` are what a reader of their sums must know.
+
+    They are `provisional` if invoices are spoken of at all and any of the charges has none yet.
+    """
+
+    slots: pa.Table
+    currency: str
+    provisional: bool
+    notes: tuple[str, ...]
+
+
+def charges_of(billing: Rows, runs: Mapping[str, Mapping[str, Any]]) -> Charges:
+    """Charges as the engine reads them.
 
     Raises:
         NothingCompared: there is no charge at all.
         BillError: a charge has no amount or no time, an amount is a binary float, or there are several currencies.
     """
-    batches, waiting, currencies = [], [], set()
+    batches, waiting, currencies, rows, invoiced, told, as_billed = [], [], set(), 0, 0, 0, 0
     for number, row in enumerate(rows_of(billing)):
         waiting.append(_slot(number, row, runs))
+        rows += 1
+        told += "invoice_id" in row
+        invoiced += bool(row.get("invoice_id"))
+        as_billed += row.get("effective") is None and row.get("rate") is None
         currencies.add(waiting[-1]["currency"])
         if len(waiting) == _BATCH_ROWS:
             batches.append(conform(TABLES["billing_slots"], waiting))
@@ -60,7 +78,11 @@ def slots_table(billing: Rows, runs: Mapping[str, Mapping[str, Any]]) -> tuple[p
         raise NothingCompared("cost per outcome: no charge was given, so nothing was attributed")
     if len(currencies) > 1:
         raise BillError(f"charges in {' and '.join(sorted(currencies))}: give those of one currency at a time")
-    return pa.concat_tables([*batches, conform(TABLES["billing_slots"], waiting)]), currencies.pop()
+    notes = []
+    if as_billed:
+        notes.append(f"{as_billed} of {rows} charges give no effective cost: what was billed is taken for it")
+    slots = pa.concat_tables([*batches, conform(TABLES["billing_slots"], waiting)])
+    return Charges(slots, currencies.pop(), told > 0 and invoiced < rows, tuple(notes))
 
 
 def run_tables(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, pa.Table]:

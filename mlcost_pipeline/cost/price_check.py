@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from mlcost_pipeline.cost.books import closed_books, versions_of
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import RECORDED, Estimate, price_runs
 from mlcost_pipeline.cost.slots import money_sum
@@ -196,14 +197,14 @@ def check_runs(
 
 
 def _billed(warehouse: Warehouse, settings: Settings, model: str | None, period: str | None) -> list[dict[str, Any]]:
-    pairs = warehouse.pointed("cost_ledger")
+    versions = versions_of(closed_books(warehouse, settings.currency, period))
     # Device time goes by the version of the ledger; an older ledger may have none.
-    timed = [pair for pair in pairs if warehouse.version_file("device_time", *pair) is not None]
+    timed = [pair for pair in versions["device_time"] if warehouse.version_file("device_time", *pair) is not None]
     found: list[dict[str, Any]] = warehouse.query(
         _BILLED,
         [settings.currency, period, period, period, period, model, model],
         tables=["cost_ledger", "device_time", "occupancy", "run_records"],
-        versions={"cost_ledger": pairs, "device_time": timed},
+        versions={**versions, "device_time": timed},
     ).to_pylist()
     return found
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
+from mlcost_pipeline.cost.books import closed_books, versions_of
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -143,8 +144,8 @@ def unbilled(
     warehouse: Warehouse, settings: Settings, now: datetime, *, model: str | None = None, period: str | None = None
 ) -> list[Estimate]:
     """Estimates for runs that no ledger in force gives any cost to, of one model and one month of starts, or of all."""
-    tables = ["run_records", "cost_ledger"]
-    chosen = warehouse.query(_UNBILLED, [model, model, period, period], tables=tables).to_pylist()
+    tables, versions = ["run_records", "cost_ledger"], versions_of(closed_books(warehouse, None))
+    chosen = warehouse.query(_UNBILLED, [model, model, period, period], tables=tables, versions=versions).to_pylist()
     return price_runs(warehouse, settings, chosen, now)
 
 
@@ -174,6 +175,7 @@ def billed_runs(warehouse: Warehouse, currency: str | None = None) -> dict[str, 
         "WHERE run_id IS NOT NULL AND (? IS NULL OR currency = ?) GROUP BY run_id",
         [currency, currency],
         tables=["cost_ledger"],
+        versions=versions_of(closed_books(warehouse, currency)),
     )
     return dict(zip(found["run_id"].to_pylist(), found["effective"].to_pylist(), strict=True))
 

@@ -1,7 +1,8 @@
 """Money per count: exact spend over a count that may be uncertain, nought or unknown.
 
-The interval is spend ÷ the count's upper bound to spend ÷ its lower bound: spend is exact and the count is not, so
-it is never a ratio ± an error. Where the count may be nought or less there is no finite upper bound.
+The interval is spend ÷ the count's upper bound to spend ÷ its lower bound (of a net credit the other way round): spend
+is exact and the count is not, so it is never a ratio ± an error. Where the count may be nought or less there is no
+finite bound on that side; where nobody gave a bound of the count, that end is unknown, and not the value itself.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from mlcost_pipeline.cost.exact import UNIT
 
 _DIVIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
-NO_OUTCOME, NOT_MEASURED, UNBOUNDED = "no_outcome", "not_measured", "unbounded"
+NO_OUTCOME, NOT_MEASURED, UNBOUNDED, UNKNOWN_BOUNDS = "no_outcome", "not_measured", "unbounded", "unknown_bounds"
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """`value` None is ∞ (reason `no_outcome`) or unknown (`not_measured`); `high` None has no finite bound."""
+    """`value` None is ∞ (reason `no_outcome`) or unknown (`not_measured`).
+
+    An end that is None has no finite bound, or is unknown if the reason is `unknown_bounds`.
+    """
 
     value: Decimal | None
     low: Decimal | None
@@ -31,8 +35,10 @@ class Ratio:
         if self.value is None:
             floor = "" if self.low is None else f", at least {_short(self.low)} {currency}"
             return f"∞ (no outcome{floor})"
-        high = "∞" if self.high is None else _short(self.high)
-        low = "?" if self.low is None else _short(self.low)
+        none = ("?", "?") if self.reason == UNKNOWN_BOUNDS else ("−∞", "∞")
+        low, high = (
+            end if bound is None else _short(bound) for bound, end in zip((self.low, self.high), none, strict=True)
+        )
         return f"{_short(self.value)} {currency} ({low} to {high})"
 
 
@@ -46,11 +52,14 @@ def per_count(spend: Decimal, count: float | None, low: float | None = None, hig
     """
     if count is None:
         return Ratio(None, None, None, NOT_MEASURED)
-    lower = divided(spend, count if high is None else high)
+    by_most = None if high is None else divided(spend, high)
     if count <= 0:
-        return Ratio(None, lower, None, NO_OUTCOME)
-    upper = divided(spend, count if low is None else low)
-    return Ratio(divided(spend, count), lower, upper, UNBOUNDED if upper is None else None)
+        return Ratio(None, by_most if spend >= 0 else None, None, NO_OUTCOME)
+    by_least = None if low is None else divided(spend, low)
+    ends = (by_most, by_least) if spend >= 0 else (by_least, by_most)
+    if low is None or high is None:
+        return Ratio(divided(spend, count), *ends, UNKNOWN_BOUNDS)
+    return Ratio(divided(spend, count), *ends, UNBOUNDED if by_least is None else None)
 
 
 def divided(spend: Decimal, count: float) -> Decimal | None:

@@ -61,8 +61,8 @@ class Reconciliation:
         return f"{where} NOT reconciled: {off or 'totals agree'}; {self.slots_off} slots off{provisional}"
 
 
-def reconcile(warehouse: Warehouse, account: str, period: str) -> Reconciliation:
-    """Hold the ledger in force against the delivery in force.
+def reconcile(warehouse: Warehouse, account: str, period: str, version: str | None = None) -> Reconciliation:
+    """Hold the ledger in force, or the `version` that is to be, against the delivery in force.
 
     Raises:
         BillError: there is no bill of that account and period.
@@ -72,7 +72,7 @@ def reconcile(warehouse: Warehouse, account: str, period: str) -> Reconciliation
     if bill is None:
         raise BillError(f"account {account}, period {period}: no bill was taken over; run: mlcost bill import FILE")
     scope = scope_of(account, period)
-    version = warehouse.current("cost_ledger", scope)
+    version = version or warehouse.current("cost_ledger", scope)
     if version is None:
         raise NothingCompared(f"account {account}, period {period}: nothing was compared, no ledger was built yet")
     versions = {name: [(scope, bill.delivery_id)] for name in ("billing_lines", "billing_slots")}

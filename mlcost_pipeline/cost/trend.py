@@ -68,9 +68,9 @@ def _value(ratio: Ratio) -> Decimal | None:
 
 
 def _low(ratio: Ratio) -> Decimal:
-    value = _value(ratio)
-    assert value is not None
-    return value if ratio.low is None else ratio.low
+    if ratio.low is not None:
+        return ratio.low
+    return _INFINITE if ratio.value is None else -_INFINITE
 
 
 def _high(ratio: Ratio) -> Decimal:

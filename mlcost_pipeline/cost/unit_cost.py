@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from mlcost_pipeline.clock import model_clock
-from mlcost_pipeline.cost.books import Book, asking, books, require_closed
+from mlcost_pipeline.cost.books import Book, asking, books, closed, require_closed
 from mlcost_pipeline.cost.counted import Counted, counted_by_month, month_bounds
 from mlcost_pipeline.cost.coverage import Covered, covered_by_month
 from mlcost_pipeline.cost.device_ladder import Ladder, ladders_of
@@ -95,7 +95,7 @@ def unit_cost(warehouse: Warehouse, settings: Settings, model: str, period: str)
     """The cost of one outcome of `model` in `period` ("YYYY-MM"), over all bills in the settings' currency.
 
     Raises:
-        Unreconciled: the parts of a bill of that month do not add up to it; nothing is reported then.
+        Unreconciled: the parts of a bill do not add up to it; nothing is reported then.
     """
     return _Months.of(warehouse, settings, model).month(period)
 
@@ -127,6 +127,7 @@ class _Months:
         if model not in settings.owners:
             settings.model(model)  # says which models there are
         now, of = model_clock(warehouse, settings, model).now(), books(warehouse, settings.currency)
+        closed(warehouse, of)  # a retrain, or a run's device time, may be on the bills of several months
         ask, estimates = asking(warehouse, of), estimates_of(warehouse, settings, model, now)
         outcomes = counted_by_month(warehouse, settings, model)
         block = settings.models.get(model)
@@ -141,13 +142,18 @@ class _Months:
         )  # fmt: skip
 
     @property
+    def _open(self) -> set[str]:
+        """Months of which a bill may still change, or has no ledger yet."""
+        return {book.bill.period for book in self.books if book.version is None or book.bill.state != "final"}
+
+    @property
     def periods(self) -> list[str]:
         return sorted({*self.spent, *self.retrains, *self.outcomes})
 
     def month(self, period: str) -> UnitCost:
         ours = [book for book in self.books if book.bill.period == period]
         for book in ours:
-            require_closed(self.warehouse, book)
+            require_closed(self.warehouse, book)  # one without a ledger would make the month look cheap
         bills = [book.bill for book in ours]
         spent = self.spent.get(period, NOTHING_SPENT)
         outcome, days = self.outcomes.get(period), self.covered.get(period)
@@ -167,8 +173,8 @@ class _Months:
             utilisation={stage: utilisation(ladder for ladder in ladders if ladder.stage == stage)
                          for stage in ("training", "serving")},
             deliveries=tuple(bill.delivery_id for bill in bills),
-            provisional=bool(spent.estimated or spent.unpriced_runs) or unsettled
-            or any(bill.state != "final" for bill in bills),
+            provisional=bool(spent.estimated or spent.unpriced_runs or retrains.estimated) or unsettled
+            or any(bill.state != "final" for bill in bills) or not self._open.isdisjoint(retrains.billed_in),
             covered=days,
             ladders=ladders,
             days=(end - start).days,

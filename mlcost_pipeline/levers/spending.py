@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.books import books, versions_of
+from mlcost_pipeline.cost.books import closed_books, versions_of
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.unit_cost import UnitCost, unit_cost
 from mlcost_pipeline.settings import Settings
@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 
 def month_of(warehouse: Warehouse, settings: Settings, model: str) -> UnitCost | None:
     """The newest month of which a final bill names the model; else of any bill; else of its runs, as an estimate."""
-    bills = books(warehouse, settings.currency)
+    bills = closed_books(warehouse, settings.currency)
     named = warehouse.query(
         "SELECT DISTINCT account, period FROM cost_ledger WHERE model = ?",
         [model], tables=["cost_ledger"], versions=versions_of(bills),

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
-from mlcost_pipeline.cost.books import books, closed
+from mlcost_pipeline.cost.attribution import UNATTRIBUTED
+from mlcost_pipeline.cost.books import Book, books, closed, versions_of
+from mlcost_pipeline.cost.slots import from_units, to_units
 from mlcost_pipeline.reports.dress import summed
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -36,14 +38,30 @@ class Spend:
         return self.model is not None
 
 
+#: Reason of a bill that no ledger was built for: of its first, or of one that a newer delivery took over.
+NO_LEDGER = "no_ledger_yet"
+
+
 def read_spend(warehouse: Warehouse) -> list[Spend]:
-    """All ledgers in force, summed exactly, in a stable order.
+    """All bills in force, summed exactly, in a stable order; one without a ledger is unattributed as a whole.
 
     Raises:
         Unreconciled: the parts of a ledger do not add up to its bill; no report is made of it.
     """
-    closed(warehouse, books(warehouse, None))
-    return _spend(warehouse, None)
+    found = books(warehouse, None)
+    built = closed(warehouse, found)
+    return [*_spend(warehouse, versions_of(built)), *(_unbuilt(book) for book in found if book.version is None)]
+
+
+def _unbuilt(book: Book) -> Spend:
+    bill = book.bill
+    billed, effective = (
+        from_units(to_units(total) - to_units(residue))
+        for total, residue in (
+            (bill.billed_total, bill.billed_residue), (bill.effective_total, bill.effective_residue),
+        )
+    )  # fmt: skip
+    return Spend(bill.account, bill.period, bill.currency, None, None, UNATTRIBUTED, NO_LEDGER, billed, effective, 0)
 
 
 def spend_of(warehouse: Warehouse, scope: str, version: str) -> list[Spend]:
@@ -51,7 +69,7 @@ def spend_of(warehouse: Warehouse, scope: str, version: str) -> list[Spend]:
     return _spend(warehouse, {"cost_ledger": [(scope, version)]})
 
 
-def _spend(warehouse: Warehouse, versions: Mapping[str, Sequence[tuple[str, str]]] | None) -> list[Spend]:
+def _spend(warehouse: Warehouse, versions: Mapping[str, Sequence[tuple[str, str]]]) -> list[Spend]:
     keys = ", ".join(_KEYS)
     sql = (
         f"SELECT {keys}, sum(billed) AS billed, sum(effective) AS effective, count(*) AS parts FROM cost_ledger "

@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mlcost_pipeline.cost import attribution
+from mlcost_pipeline.cost.asof import standing
+from mlcost_pipeline.cost.daily_spend import daily_spend
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, scope_of
 from mlcost_pipeline.cost.due import ledgers_behind
 from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, reconcile, require_reconciled
+from mlcost_pipeline.cost.prices import billed_runs
 from mlcost_pipeline.cost.registry import register_resource
-from mlcost_pipeline.cost.summary import summaries
 from mlcost_pipeline.errors import BillError, NothingCompared, Unreconciled
+from mlcost_pipeline.reports.ledger_view import by, read_spend
+from mlcost_pipeline.reports.ledger_view import total as total_of
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, ledger_rows, line, past_run, two_models, write_bill
@@ -197,22 +202,48 @@ def test_two_months_of_the_same_resource_stay_apart(warehouse: Warehouse, settin
     assert _of_run(warehouse, "april") == Decimal(10)
 
 
-def test_the_first_line_says_how_much_is_attributed_and_what_the_rest_is(shop: Warehouse, settings: Settings) -> None:
-    build_ledger(shop, settings, ACCOUNT, PERIOD)
-    [summary] = summaries(shop, PERIOD)
-    # 1.5 of r1, 3 of r2 and 2 by tag out of 15, and the tax of 0.50 on them; 1.5 idle, 7 of strangers.
-    assert summary.attributed == Decimal("6.5") + Decimal("0.216666666666666666")
-    assert summary.first_line == (
-        "43.3 % of 15.50 USD (effective) is attributed; the rest by reason: idle 1.50, tax 0.28, unknown resource 7.00"
-    )
-    assert summary.attributed + sum(summary.by_reason.values()) == summary.effective
+def test_nothing_is_told_of_a_ledger_that_a_newer_delivery_took_over(
+    warehouse: Warehouse, settings: Settings, tmp_path: Path
+) -> None:
+    past_run(warehouse, "r1", resource="gpu-1")
+    import_bill(warehouse, write_bill(tmp_path / "1.csv", [line("3", resource="gpu-1")]))
+    build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    assert [(entry.model, entry.effective) for entry in read_spend(warehouse)] == [("fraud", Decimal(3))]
+    assert billed_runs(warehouse) == {"r1": Decimal(3)} and len(standing(warehouse)) == 1
+    import_bill(warehouse, write_bill(tmp_path / "2.csv", [line("5", resource="gpu-1")]))
+    [entry] = read_spend(warehouse)  # what is billed is known, and that nobody apportioned it yet
+    assert (entry.model, entry.reason, entry.effective) == (None, "no_ledger_yet", Decimal(5))
+    assert billed_runs(warehouse) == {} and standing(warehouse) == []
+    assert not daily_spend(warehouse, settings, "fraud", PERIOD, NOON + timedelta(days=60)).final
+    build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    assert billed_runs(warehouse) == {"r1": Decimal(5)}
+
+
+def test_a_ledger_that_does_not_close_is_never_put_in_force(
+    warehouse: Warehouse, settings: Settings, tmp_path: Path
+) -> None:
+    past_run(warehouse, "r1", resource="gpu-1")
+    import_bill(warehouse, write_bill(tmp_path / "1.csv", [line("3", resource="gpu-1")]))
+    before = build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    import_bill(warehouse, write_bill(tmp_path / "2.csv", [line("5", resource="gpu-1"), line("2", resource="gpu-2")]))
+    bill = delivery(warehouse, ACCOUNT, PERIOD)
+    assert bill is not None
+    slots = warehouse.version_file("billing_slots", SCOPE, bill.delivery_id)
+    assert slots is not None
+    sound = pq.read_table(slots)
+    pq.write_table(sound.slice(0, 1), slots)  # one of the two slots is lost
+    with pytest.raises(Unreconciled, match=r"off by [25]; .* it was not put in force"):
+        build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    assert warehouse.current("cost_ledger", SCOPE) == before.ledger_version
+    assert warehouse.rows("restatements") == []
 
 
 def test_currencies_are_never_added_up(warehouse: Warehouse, settings: Settings, tmp_path: Path) -> None:
     rows = [line("1"), line("2", BillingCurrency="CAD", BillingAccountId="north")]
     import_bill(warehouse, write_bill(tmp_path / "bill.csv", rows))
     build_ledgers(warehouse, settings)
-    assert [(s.currency, s.effective) for s in summaries(warehouse)] == [("CAD", Decimal(2)), ("USD", Decimal(1))]
+    found = by(read_spend(warehouse), lambda entry: entry.currency)
+    assert sorted(found.items()) == [("CAD", Decimal(2)), ("USD", Decimal(1))]
 
 
 def test_bills_of_strangers_import_reconcile_and_read_unattributed_by_reason(
@@ -236,5 +267,5 @@ def test_bills_of_strangers_import_reconcile_and_read_unattributed_by_reason(
     }  # fmt: skip
     bills = [delivery(warehouse, *pair) for pair in bills_in_force(warehouse)]
     total = sum((bill.effective_total for bill in bills if bill), Decimal(0))
-    assert sum(s.effective for s in summaries(warehouse)) == total
-    assert all(summary.attributed == 0 for summary in summaries(warehouse))
+    assert total_of(read_spend(warehouse)) == total
+    assert not any(entry.attributed for entry in read_spend(warehouse))

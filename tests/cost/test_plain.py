@@ -39,8 +39,9 @@ def run(name: str, stage: str, hour: float, hours: float, **more: Any) -> dict[s
 
 
 BILLING = [charge("4", 0), charge("4", 1), charge("1", 5, resource_id=None, tags={"user:Model": "fraud"})]
+BUSY = {"busy_seconds": 900.0, "busy_metric": "nvml", "busy_coverage": 1.0}
 RUNS = [
-    run("train", "training", 0, 1, status="failed", busy_seconds=900.0, busy_metric="nvml"),
+    run("train", "training", 0, 1, status="failed", **BUSY),
     run("serve", "serving", 1, 0.5),
 ]
 OUTCOMES = [{"model": "fraud", "count": 7, "low": 3.5, "high": 14}, {"model": "recs", "count": 900}]
@@ -75,7 +76,7 @@ def test_arrow_tables_say_the_same_as_rows() -> None:
         ("charge_end", pa.timestamp("us", "UTC")), ("category", pa.string()), ("resource_id", pa.string()),
         ("tags", pa.map_(pa.string(), pa.string())),
     ]))  # fmt: skip
-    runs = pa.Table.from_pylist([{**RUNS[1], "status": None, "busy_seconds": None, "busy_metric": None}, RUNS[0]])
+    runs = pa.Table.from_pylist([{**RUNS[1], **dict.fromkeys(("status", *BUSY))}, RUNS[0]])
     by_table = cost_per_outcome(billing, runs, pa.Table.from_pylist(OUTCOMES), "fraud", resources=[GPU])
     assert by_table == cost_per_outcome(BILLING, RUNS, OUTCOMES, "fraud", resources=[GPU])
 
@@ -152,3 +153,28 @@ def test_importing_the_package_loads_no_engine() -> None:
     code = "import sys, mlcost_pipeline; print(sorted({'duckdb', 'pyarrow', 'dagster'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_is_not_invoiced_makes_the_whole_provisional_and_what_is_missing_is_noted() -> None:
+    runs = [run("t", "training", 0, 1)]
+    charges = [{**charge("5", 0), "invoice_id": invoice} for invoice in ("INV-1", None)]
+    assert not cost_per_outcome(
+        [charge("5", 0)], runs, {"fraud": 1}, "fraud"
+    ).provisional  # nothing is said of invoices
+    assert not cost_per_outcome(charges[:1], runs, {"fraud": 1}, "fraud").provisional
+    assert cost_per_outcome(charges[1:], runs, {"fraud": 1}, "fraud").provisional  # an open period as a whole
+    assert cost_per_outcome(charges, runs, {"fraud": 1}, "fraud").provisional
+    billed = {name: value for name, value in charge("5", 0).items() if name != "effective"} | {"billed": "5"}
+    found = cost_per_outcome([billed, charge("5", 0)], runs, {"fraud": 1}, "fraud")
+    assert found.notes == ("1 of 2 charges give no effective cost: what was billed is taken for it",)
+
+
+def test_counts_of_two_definitions_are_not_added_up_and_an_unknown_bound_is_unknown() -> None:
+    runs, billing = [run("t", "training", 0, 1)], [charge("10", 0)]
+    caught = {"model": "fraud", "count": 4.0, "unit": "fraud_caught", "definition_version": "1"}
+    with pytest.raises(BillError, match="counted as fraud_caught v1 and fraud_caught v2; give those of one"):
+        cost_per_outcome(billing, runs, [caught, {**caught, "definition_version": "2"}], "fraud")
+    each = cost_per_outcome(billing, runs, [{**caught, "low": 2.0}], "fraud").per_outcome
+    assert each.show("USD") == "2.5000 USD (? to 5.0000)"
+    exact = cost_per_outcome(billing, runs, [caught, caught], "fraud").per_outcome
+    assert exact.low == exact.value == exact.high == Decimal("1.25")

@@ -17,13 +17,12 @@ from mlcost_pipeline.cost.deliveries import import_bill, in_force
 from mlcost_pipeline.cost.ledger import build_ledger
 from mlcost_pipeline.cost.loaded import Policy, fully_loaded
 from mlcost_pipeline.cost.registry import register_resource
-from mlcost_pipeline.cost.summary import summaries
 from mlcost_pipeline.cost.tracing import charges_of_run, explain_line
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.reports.csv_export import neutral
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, ledger_rows, line, past_run, stored_lines, write_bill
+from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, line, past_run, stored_lines, write_bill
 
 
 @pytest.fixture
@@ -105,15 +104,15 @@ def test_reports_can_be_had_as_of_a_day_before_a_restatement(
     assert [found["n"][0].as_py() for found in sums] == [Decimal("13.6"), Decimal(9)]
 
 
-def test_fully_loaded_views_spread_what_is_nobodys_and_store_nothing(shop: Warehouse) -> None:
-    [summary] = summaries(shop, PERIOD)
-    before = ledger_rows(shop)
+def test_fully_loaded_views_spread_what_is_nobodys_to_the_last_unit() -> None:
+    own = {"fraud": Decimal("1.000000000000000001"), "recs": Decimal(2), "none": Decimal(-1)}
+    nobodys = Decimal("10.000000000000000001")
     policies: tuple[Policy, ...] = ("proportional", "even", "none")
     for policy in policies:
-        models, rest = fully_loaded(summary, policy)
-        assert sum(each.total for each in models) + rest == summary.effective
+        models, rest = fully_loaded(own, nobodys, policy)
+        assert sum(each.total for each in models) + rest == sum(own.values()) + nobodys
         assert (rest == 0) == (policy != "none")
-    assert ledger_rows(shop) == before
+    assert {each.model: each.carried for each in fully_loaded(own, nobodys, "proportional")[0]}["none"] == 0
 
 
 def _mlcost(shop: Warehouse, tmp_path: Path, *words: str, mask: bool = False) -> Result:

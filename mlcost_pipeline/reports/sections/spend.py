@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
+from mlcost_pipeline.cost.loaded import fully_loaded
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Picture, Table
 from mlcost_pipeline.reports.dress import counted, dressed, listed, share_of, summed
 from mlcost_pipeline.reports.ledger_view import Spend, by, read_spend, total
@@ -20,7 +21,13 @@ NO_BILL = "no ledger is in force: no bill was imported, or none could be attribu
 
 def spend(warehouse: Warehouse, settings: Settings) -> Document:
     """All ledgers in force, in the settings' currency first; other currencies are never added to it."""
-    entries = read_spend(warehouse)
+    bills = [delivery(warehouse, *pair) for pair in bills_in_force(warehouse)]
+    provisional = any(bill is not None and bill.state != "final" for bill in bills)
+    return spend_document(read_spend(warehouse), settings, provisional=provisional)
+
+
+def spend_document(entries: Sequence[Spend], settings: Settings, *, provisional: bool = False) -> Document:
+    """The document of these sums; `provisional` if any of their bills is open."""
     if not entries:
         doc = Document(
             title=TITLE, summary=f"Spend is unknown: {NO_BILL}.", tables=[Table("Spend", [], [], empty=NO_BILL)]
@@ -39,8 +46,6 @@ def spend(warehouse: Warehouse, settings: Settings) -> Document:
         pictures=[_by_month([e for e in entries if e.currency == c], c) for c in currencies],
         notes=["Effective cost as the bills state it: after discounts, commitments amortised, credits subtracted."],
     )
-    bills = [delivery(warehouse, *pair) for pair in bills_in_force(warehouse)]
-    provisional = any(bill is not None and bill.state != "final" for bill in bills)
     return dressed(doc.marked(PROVISIONAL) if provisional else doc, settings)
 
 
@@ -116,6 +121,26 @@ def methods_table(entries: Sequence[Spend], currency: str, *, title: str = "By m
     return Table(title, ["method", "spend", "of all"], rows)
 
 
+def loaded_table(entries: Sequence[Spend], currency: str, *, title: str = "Fully loaded, a view") -> Table:
+    """What each model would carry of the money that is nobody's: in proportion to its own, or all the same.
+
+    Nothing of it is in the ledger; each column adds up to the whole.
+    """
+    own = {str(model): amount for model, amount in by((e for e in entries if e.attributed), lambda e: e.model).items()}
+    nobodys = total(e for e in entries if not e.attributed)
+    proportional, left = fully_loaded(own, nobodys, "proportional")
+    even = {each.model: each for each in fully_loaded(own, nobodys, "even")[0]}
+    rows: list[list[Cell]] = [
+        [each.model, *(Quantity(amount, currency) for amount in
+                       (each.own, each.carried, each.total, even[each.model].carried, even[each.model].total))]
+        for each in sorted(proportional, key=lambda each: (-each.own, each.model))
+    ]  # fmt: skip
+    if left:
+        rows.append(["nobody's, for no model has spend of its own", Quantity(left, currency), "", "", "", ""])
+    columns = ["model", "its own", "carries in proportion", "loaded in proportion", "carries evenly", "loaded evenly"]
+    return Table(title, columns, rows, empty="no model has any spend that could be loaded")
+
+
 def _reason(entry: Spend) -> str:
     return (entry.reason or entry.method).replace("_", " ")
 
@@ -126,6 +151,7 @@ def _tables(entries: Sequence[Spend], currency: str, currencies: int) -> list[Ta
         model_stage_table(entries, currency, title=f"Spend by model and stage{tail}"),
         reasons_table(entries, currency, title=f"Not attributed, by reason{tail}"),
         methods_table(entries, currency, title=f"By method of attribution{tail}"),
+        loaded_table(entries, currency, title=f"Fully loaded, a view: not attributed money spread over models{tail}"),
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from mlcost_pipeline.cost.ratio import NOT_MEASURED, UNKNOWN_BOUNDS
 from mlcost_pipeline.cost.reading import readings
 from mlcost_pipeline.reports.document import ESTIMATE, PROVISIONAL, Document, Number, Picture, Table
 from mlcost_pipeline.reports.dress import stage_report
@@ -180,19 +181,19 @@ def unit_cost_sentence(model: str, costs: Sequence[UnitCost], settings: Settings
 
 def ratio_value(ratio: Ratio | None) -> Decimal | None:
     """∞ where there was no outcome, unknown where none was measured."""
-    if ratio is None or ratio.reason == "not_measured":
+    if ratio is None or ratio.reason == NOT_MEASURED:
         return None
     return _INFINITE if ratio.value is None else ratio.value
 
 
 def _high(ratio: Ratio) -> Decimal | None:
-    if ratio.reason == "not_measured":
+    if ratio.reason in (NOT_MEASURED, UNKNOWN_BOUNDS):
         return None
     return _INFINITE if ratio.high is None else ratio.high
 
 
 def _between(ratio: Ratio | None, currency: str) -> str | None:
-    if ratio is None or ratio.reason == "not_measured":
+    if ratio is None or ratio.reason == NOT_MEASURED:
         return None
     if ratio.low == ratio.value == ratio.high:
         return None

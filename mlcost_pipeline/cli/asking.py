@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mlcost_pipeline.cli.opened import Opened, only_model, pass_opened
+from mlcost_pipeline.cli.opened import Opened, as_of_option, only_model, pass_opened
 from mlcost_pipeline.errors import MlcostError
 
 
@@ -32,32 +32,29 @@ def why(opened: Opened, model: str, day: Any) -> None:
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Where to write it.")
-@click.option(
-    "--as-of", type=click.DateTime(["%Y-%m-%d"]), default=None, help="Bills and ledgers as at the end of that day, UTC."
-)
+@as_of_option
 @pass_opened
 def report(opened: Opened, out: Path | None, as_of: datetime | None) -> None:
     """Write the HTML report and print its summary.
 
     Example: mlcost report --as-of 2025-06-30 --out report.html
     """
-    from mlcost_pipeline.reports.as_of import warehouse_as_of
     from mlcost_pipeline.reports.dress import report_path
     from mlcost_pipeline.reports.main_report import print_closing, write_report
 
-    warehouse, settings = opened.warehouse, opened.settings
+    then, settings = opened.as_of(as_of), opened.settings
     if as_of is not None:
-        warehouse = warehouse_as_of(warehouse, as_of.replace(tzinfo=UTC) + timedelta(days=1))
         out = out or report_path(settings).with_name(f"report-as-of-{as_of:%Y-%m-%d}.html")
-    print_closing(warehouse, settings, written=write_report(warehouse, settings, out))
+    print_closing(then.warehouse, settings, written=write_report(then.warehouse, settings, out, at=then.at))
 
 
 @click.command()
 @click.argument("before", required=False)
 @click.argument("after", required=False)
 @click.option("--model", default=None, help="Of this model's money only.")
+@as_of_option
 @pass_opened
-def bridge(opened: Opened, before: str | None, after: str | None, model: str | None) -> None:
+def bridge(opened: Opened, before: str | None, after: str | None, model: str | None, as_of: datetime | None) -> None:
     """Say why the bill moved between two months; without months, the last two that are over.
 
     Example: mlcost bridge 2026-02 2026-03 --model fraud
@@ -66,13 +63,15 @@ def bridge(opened: Opened, before: str | None, after: str | None, model: str | N
     from mlcost_pipeline.reports.bridge_view import bridge_document
     from mlcost_pipeline.reports.terminal import print_document
 
-    warehouse, settings = opened.warehouse, opened.settings
+    then, settings = opened.as_of(as_of), opened.settings
+    warehouse = then.warehouse
     months = (before, after) if before and after else None
     if before and not after:
         raise MlcostError(f"a bridge has two ends, found {before} alone; give two months, or none for the last two")
     months = months or bridges.last_two_months(warehouse, settings)
     if months is None:
         raise MlcostError("no two months in a row are over and have a bill; give two months, see: mlcost bill status")
+    opened.tell_share(then, months[1])
     found = bridge_document(bridges.bridge(warehouse, settings, *months, model), settings)
     print_document(replace(found, tables=found.tables[:1], numbers=()))  # every cause is in the report
 

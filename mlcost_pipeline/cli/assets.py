@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import click
 
-from mlcost_pipeline.cli.opened import Opened, pass_opened
+from mlcost_pipeline.cli.opened import Opened, as_of_option, pass_opened
 
 
 @click.command()
 @click.argument("period", required=False)
 @click.option("--all", "every", is_flag=True, help="Show every row.")
+@as_of_option
 @pass_opened
-def assets(opened: Opened, period: str | None, every: bool) -> None:
+def assets(opened: Opened, period: str | None, every: bool, as_of: datetime | None) -> None:
     """Cost by asset and partition, of this pipeline and of every orchestrator in mlcost.yaml.
 
     Example: mlcost assets 2025-06
@@ -22,8 +25,9 @@ def assets(opened: Opened, period: str | None, every: bool) -> None:
     from mlcost_pipeline.reports.terminal import print_document
     from mlcost_pipeline.reports.values import Cell, Quantity
 
-    settings = opened.settings
-    found = cost_by_asset(opened.warehouse, settings, period)
+    settings, then = opened.settings, opened.as_of(as_of)
+    opened.tell_share(then, period)
+    found = cost_by_asset(then.warehouse, settings, period)
     rows: list[list[Cell]] = [
         [each.asset, each.partition or "", each.model, each.outcome.replace("_", " "), each.runs,
          Quantity(each.effective, settings.currency), each.source]

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcost_pipeline.cli.opened import Group, Opened, pass_opened
+from mlcost_pipeline.cli.opened import Group, Opened, as_of_option, pass_opened
 from mlcost_pipeline.errors import BillError
 
 if TYPE_CHECKING:
+    from mlcost_pipeline.cost.deliveries import Delivery
     from mlcost_pipeline.reports.document import Document
+    from mlcost_pipeline.warehouse import Warehouse
 
 MOST_ROWS = 20
 all_option = click.option("--all", "every", is_flag=True, help="Show every row.")
@@ -32,24 +34,32 @@ def bill() -> None:
 @bill.command("import")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--format", "form", default=None, help="The format of the export; told by its columns by default.")
+@click.option(
+    "--received",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    default=None,
+    help="When it arrived (UTC); by default the newest modification time of its files.",
+)
 @pass_opened
-def bill_import(opened: Opened, path: Path, form: str | None) -> None:
+def bill_import(opened: Opened, path: Path, form: str | None, received: datetime | None) -> None:
     """Take over the deliveries in a file, a folder of parts, or what a manifest names.
+
+    Of two deliveries of a month the one that arrived later is in force.
 
     Example: mlcost bill import 2025-06.csv.gz
     """
     from mlcost_pipeline.cost.bills.detect import detect_format
     from mlcost_pipeline.cost.deliveries import import_bill
+    from mlcost_pipeline.cost.exact import plain
     from mlcost_pipeline.cost.masking import shown_account
 
     absent: dict[str, str] = {}
-    for made in import_bill(opened.warehouse, path, format=form or detect_format(path)):
+    at = None if received is None else received.replace(tzinfo=UTC)
+    for made in import_bill(opened.warehouse, path, format=form or detect_format(path), received_at=at):
         account = shown_account(made.account, opened.settings)
-        news = "took over" if made.took_over else "was known already, nothing changed"
         click.echo(
-            f"{account} {made.period}: {made.rows} lines in {made.slots} slots, "
-            f"billed {made.billed_total.normalize():f} "
-            f"and effective {made.effective_total.normalize():f} {made.currency}, {made.state}; {news}"
+            f"{account} {made.period}: {made.rows} lines in {made.slots} slots, billed {plain(made.billed_total)} "
+            f"and effective {plain(made.effective_total)} {made.currency}, {made.state}; {_news(made)}"
         )
         for text in made.warnings:
             click.echo(f"  note: {text}", err=True)
@@ -59,8 +69,19 @@ def bill_import(opened: Opened, path: Path, form: str | None) -> None:
     click.echo("to attribute it: mlcost tick")
 
 
+def _news(made: Delivery) -> str:
+    if made.took_over:
+        return "took over"
+    if made.behind is None:
+        return "was known already, nothing changed"
+    return (
+        f"it arrived {made.received_at:%Y-%m-%d %H:%M} UTC, before {made.behind}, which stays in force; to put this "
+        "one in force say when it really arrived, with --received"
+    )
+
+
 @bill.command("status")
-@click.option("--as-of", type=click.DateTime(["%Y-%m-%d"]), help="What was in force at the end of that day (UTC).")
+@as_of_option
 @pass_opened
 def bill_status(opened: Opened, as_of: datetime | None) -> None:
     """What is in force for each account and month, and whether parts and bill agree.
@@ -86,23 +107,27 @@ def bill_status(opened: Opened, as_of: datetime | None) -> None:
 @click.argument("period")
 @click.option("--from", "old", default=None, help="Ledger version before; by default the one before the last.")
 @click.option("--to", "new", default=None, help="Ledger version after; by default the one in force.")
+@as_of_option
 @all_option
 @csv_option
 @pass_opened
 def bill_diff(
-    opened: Opened, account: str, period: str, old: str | None, new: str | None, every: bool, csv_file: Path | None
-) -> None:
+    opened: Opened, account: str, period: str, old: str | None, new: str | None, as_of: datetime | None, every: bool,
+    csv_file: Path | None,
+) -> None:  # fmt: skip
     """What changed between two ledgers of a month: for which runs, and why (cost, credits, tags, runs, rules).
 
     Example: mlcost bill diff 123456789012 2025-06
     """
     from mlcost_pipeline.cost.asof import history
     from mlcost_pipeline.cost.deliveries import scope_of
-    from mlcost_pipeline.cost.restating import restatements
+    from mlcost_pipeline.cost.restating import currencies, restatements
     from mlcost_pipeline.reports.bill_views import restated_document
 
-    warehouse = opened.warehouse
-    known = [each.version for each in history(warehouse, account, period)]
+    then = opened.as_of(as_of)
+    warehouse = then.warehouse
+    entries = history(warehouse, account, period)
+    known = [each.version for each in entries if then.at is None or each.since <= then.at]
     if len(known) < 2 and (old is None or new is None):
         raise BillError(f"account {account}, period {period}: {len(known)} ledgers were ever in force, two are needed")
     before, after = old or known[-2], new or known[-1]
@@ -110,7 +135,7 @@ def bill_diff(
         if version not in known:
             raise BillError(f"ledger version {version}: was never in force there; these were: {', '.join(known)}")
     rows = restatements(warehouse, account, period, scope_of(account, period), before, after)
-    doc = restated_document(f"{period}: {before} → {after}", rows, _currency(opened, account, period), opened.settings)
+    doc = restated_document(f"{period}: {before} → {after}", rows, currencies(warehouse), opened.settings)
     _print(doc, every=every, csv_file=csv_file)
 
 
@@ -118,8 +143,9 @@ def bill_diff(
 @click.argument("line")
 @click.option("--account", default=None, help="With a bare line number: the account of the bill in force.")
 @click.option("--period", default=None, help="With a bare line number: its month, as 2025-06.")
+@as_of_option
 @pass_opened
-def bill_explain(opened: Opened, line: str, account: str | None, period: str | None) -> None:
+def bill_explain(opened: Opened, line: str, account: str | None, period: str | None, as_of: datetime | None) -> None:
     """Follow one line of a bill to the runs that it was charged to. LINE is DELIVERY:NUMBER, or a number.
 
     Example: mlcost bill explain 42 --account 123456789012 --period 2025-06
@@ -127,17 +153,19 @@ def bill_explain(opened: Opened, line: str, account: str | None, period: str | N
     from mlcost_pipeline.cost.tracing import explain_line
     from mlcost_pipeline.reports.bill_views import line_document
 
-    delivery_id, number = _place(opened, line, account, period)
-    found = explain_line(opened.warehouse, delivery_id, number)
+    then = opened.as_of(as_of)
+    delivery_id, number = _place(then.warehouse, line, account, period)
+    found = explain_line(then.warehouse, delivery_id, number)
     _print(line_document(found, found.line["currency"], opened.settings), every=True)
 
 
 @bill.command("run")
 @click.argument("run_id")
+@as_of_option
 @all_option
 @csv_option
 @pass_opened
-def bill_run(opened: Opened, run_id: str, every: bool, csv_file: Path | None) -> None:
+def bill_run(opened: Opened, run_id: str, as_of: datetime | None, every: bool, csv_file: Path | None) -> None:
     """Every charge of one run, by method and slot by slot.
 
     Example: mlcost bill run 3f2a9c/1
@@ -145,8 +173,11 @@ def bill_run(opened: Opened, run_id: str, every: bool, csv_file: Path | None) ->
     from mlcost_pipeline.cost.tracing import charges_of_run
     from mlcost_pipeline.reports.bill_views import run_document
 
-    found = charges_of_run(opened.warehouse, run_id)
-    _print(run_document(found, opened.settings.currency, opened.settings), every=every, csv_file=csv_file, table=1)
+    then = opened.as_of(as_of)
+    found = charges_of_run(then.warehouse, run_id)
+    if csv_file is None:
+        opened.tell_share(then)
+    _print(run_document(found, opened.settings), every=every, csv_file=csv_file, table=1)
 
 
 @bill.command("restatements")
@@ -159,17 +190,17 @@ def bill_restatements(opened: Opened, period: str | None, every: bool, csv_file:
 
     Example: mlcost bill restatements 2025-06
     """
+    from mlcost_pipeline.cost.restating import currencies
     from mlcost_pipeline.reports.bill_views import restated_document
 
     where, params = ("period = ?", [period]) if period else (None, [])
     rows = opened.warehouse.rows("restatements", where=where, params=params)
-    doc = restated_document(
-        f"Restatements of {period or 'all months'}", rows, opened.settings.currency, opened.settings
-    )
+    title = f"Restatements of {period or 'all months'}"
+    doc = restated_document(title, rows, currencies(opened.warehouse), opened.settings)
     _print(doc, every=every, csv_file=csv_file)
 
 
-def _place(opened: Opened, line: str, account: str | None, period: str | None) -> tuple[str, int]:
+def _place(warehouse: Warehouse, line: str, account: str | None, period: str | None) -> tuple[str, int]:
     from mlcost_pipeline.cost.deliveries import bills_in_force, in_force
 
     delivery_id, _, number = line.rpartition(":")
@@ -177,23 +208,16 @@ def _place(opened: Opened, line: str, account: str | None, period: str | None) -
         raise BillError(f"line {line!r}: expected DELIVERY:NUMBER or a number")
     if delivery_id:
         return delivery_id, int(number)
-    pairs = bills_in_force(opened.warehouse, period)
+    pairs = bills_in_force(warehouse, period)
     fitting = [pair for pair in pairs if account in (None, pair[0])]
     if len(fitting) != 1:
         listed = ", ".join(f"{name} {month}" for name, month in fitting[:6]) or "none"
         raise BillError(
             f"line {line}: {len(fitting)} bills in force fit ({listed}); name one by --account and --period"
         )
-    found = in_force(opened.warehouse, *fitting[0])
+    found = in_force(warehouse, *fitting[0])
     assert found is not None
     return found, int(number)
-
-
-def _currency(opened: Opened, account: str, period: str) -> str:
-    from mlcost_pipeline.cost.deliveries import delivery
-
-    found = delivery(opened.warehouse, account, period)
-    return opened.settings.currency if found is None else found.currency
 
 
 def _print(doc: Document, *, every: bool, csv_file: Path | None = None, table: int = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,22 @@ class Opened:
         settings = self.settings
         return Warehouse(settings.path(settings.warehouse))
 
+    def as_of(self, day: datetime | None) -> Then:
+        """The warehouse as its bills and ledgers stood at the end of `day`, UTC; without a day, as they are."""
+        from mlcost_pipeline.reports.as_of import warehouse_as_of
+
+        if day is None:
+            return Then(self.warehouse, None)
+        end = day.replace(tzinfo=UTC) + timedelta(days=1)
+        return Then(warehouse_as_of(self.warehouse, end), end)
+
+    def tell_share(self, then: Then, period: str | None = None) -> None:
+        """Print the line that every telling of money begins with."""
+        from mlcost_pipeline.reports.first_line import first_lines
+
+        for line in first_lines(then.warehouse, self.settings, period, at=then.at):
+            click.echo(line)
+
     def clock(self, model: str) -> Clock:
         from mlcost_pipeline.clock import model_clock
 
@@ -47,6 +64,14 @@ class Opened:
         from mlcost_pipeline.home import dagster_home
 
         return dagster_home(self.home, self.config)
+
+
+@dataclass(frozen=True)
+class Then:
+    """A warehouse, and the moment that it shows where that is not now."""
+
+    warehouse: Warehouse
+    at: datetime | None
 
 
 class Group(click.Group):
@@ -62,6 +87,9 @@ class Group(click.Group):
             raise click.ClickException(str(error)) from error
 
 
+as_of_option = click.option(
+    "--as-of", type=click.DateTime(["%Y-%m-%d"]), default=None, help="Bills and ledgers as at the end of that day, UTC."
+)
 pass_opened = click.make_pass_decorator(Opened)
 who_option = click.option(
     "--who", default=getpass.getuser, help="Who acts, as stated; by default the user of this machine."

@@ -35,6 +35,7 @@ from mlcost_pipeline.warehouse import Warehouse
 _ROW_GROUP = 65_536
 _LONGEST_SCOPE = 200  # of a file's name, which may be 255 bytes long
 _JSON = ("absent", "warnings")
+_MOST_OFF = Decimal("5e-13")  # of a binary float, rounded at 12 places; a decimal text loses less, at 18
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Delivery:
     """One export of one account and period as it was taken over.
 
     `billed_total` is the exact sum of the file to 18 decimals; stored lines plus residue add up to it.
-    `took_over` is False for a delivery that had been taken over before.
+    `took_over` is False for a delivery that had been taken over before, or that arrived before the one in force, whose
+    id is then `behind`.
     """
 
     delivery_id: str
@@ -64,7 +66,9 @@ class Delivery:
     slots: int | None = None
     absent: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    list_residue: Decimal | None = None
     took_over: bool = True
+    behind: str | None = None
 
 
 def import_bill(
@@ -73,7 +77,8 @@ def import_bill(
     """Take over a billing export: a file, a folder whose files are the parts of one export, or what manifests name.
 
     A row goes to the delivery of its own account and billing period. Importing the same export again is a no-op.
-    `received_at` is when the export arrived (default: the newest modification time of its files).
+    `received_at` is when the export arrived (default: the newest modification time of its files); of two deliveries of
+    a period the one that arrived later is in force, whichever is imported first.
 
     Raises:
         BillError: any part cannot be read whole, or a period mixes currencies; nothing is stored, and what was in
@@ -134,6 +139,8 @@ def delivery_of(warehouse: Warehouse, delivery_id: str) -> Delivery:
     row = rows[0]
     told = {name: json.loads(row.pop(name) or "null") for name in _JSON}
     row.pop("manifest_hash")
+    if row["list_total"] is not None and row["list_residue"] is None:
+        row["list_residue"] = Decimal(0)  # taken over before it was kept: list prices were summed as stored
     return Delivery(**row, absent=told["absent"] or {}, warnings=tuple(told["warnings"] or ()), took_over=False)
 
 
@@ -218,6 +225,7 @@ def _prepare(
         "billing_slots", scope, delivery_id, _as_table("billing_slots", staging.slots(found.key), delivery_id)
     )
     sums = {name: _less(_totals(found, name), doubled.sums[name]) for name in MEASURES}
+    _refuse_lost_money(path, found)
     return Delivery(
         delivery_id=delivery_id,
         provider=", ".join(sorted(found.providers)),
@@ -232,13 +240,31 @@ def _prepare(
         list_total=None if found.sums["list"] is None else sums["list"][0],
         billed_residue=sums["billed"][1],
         effective_residue=sums["effective"][1],
+        list_residue=None if found.sums["list"] is None else sums["list"][1],
         state="final" if found.settled else "open",
         source=str(path),
         manifest=None if export.manifest is None else str(export.manifest),
         slots=slots,
         absent={name: why for file in files for name, why in file.absent.items()},
-        warnings=(*warnings(found, doubled), *(text for file in files for text in file.warnings)),
+        warnings=(*warnings(found, doubled), *(text for file in files for text in file.warnings), *_unlisted(export)),
     )
+
+
+def _unlisted(export: Export) -> Iterator[str]:
+    if export.unlisted:
+        names = ", ".join(str(file) for file in export.unlisted[:5])
+        more = f" and {len(export.unlisted) - 5} more" if len(export.unlisted) > 5 else ""
+        yield f"not read, because no manifest names them: {names}{more}; import them by name if they are bills too"
+
+
+def _refuse_lost_money(path: Path, found: Found) -> None:
+    """Rounding takes half a unit of the twelfth decimal off a line at most; what is beyond that was not rounding."""
+    for measure, amount in found.residues.items():
+        if abs(amount) > found.rows * _MOST_OFF:
+            raise BillError(
+                f"{path}: account {found.account}, period {found.period}: {measure} of {found.rows} lines is stored "
+                f"{amount:f} short of the file, more than rounding can take off; nothing was taken over"
+            )
 
 
 def _as_table(table: str, batches: Iterator[pa.RecordBatch], delivery_id: str) -> Iterator[pa.RecordBatch]:
@@ -274,24 +300,41 @@ def _content_id(found: Found) -> str:
 
 
 def _take_over(warehouse: Warehouse, made: Delivery, manifest_hash: str) -> Delivery:
-    """Put on record and in force. What was in force before comes back only if it was delivered again, later."""
+    """Put on record, and in force unless what is in force arrived later.
+
+    What was in force before comes back only if it was delivered again, later.
+    """
     known = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[made.delivery_id])
     if not known or known[0]["received_at"] < made.received_at:
         row = {name: getattr(made, name) for name in TABLES["bill_deliveries"].columns if name != "manifest_hash"}
         row |= {"absent": json.dumps(made.absent, sort_keys=True), "warnings": json.dumps(list(made.warnings))}
         warehouse.append("bill_deliveries", [{**row, "manifest_hash": manifest_hash}])
-    received, took_over = made.received_at.isoformat(), False
+    news = _News()
 
     def move(value: dict[str, Any] | None) -> dict[str, Any]:
-        nonlocal took_over
-        history = value["history"] if value else []
-        again = value is not None and datetime.fromisoformat(value["received_at"]) < made.received_at
-        is_current = value is not None and value["delivery_id"] == made.delivery_id
-        took_over = made.delivery_id not in history or (again and not is_current)
-        if value is not None and not took_over:
-            return value
-        kept = [name for name in history if name != made.delivery_id]
-        return {"delivery_id": made.delivery_id, "received_at": received, "history": [*kept, made.delivery_id]}
+        return _moved(value, made, news)
 
     warehouse.state.update(_pointer(made.account, made.period), move)
-    return replace(made, took_over=took_over)
+    return replace(made, took_over=news.took_over, behind=news.behind)
+
+
+@dataclass
+class _News:
+    took_over: bool = False
+    behind: str | None = None
+
+
+def _moved(value: dict[str, Any] | None, made: Delivery, news: _News) -> dict[str, Any]:
+    """The pointer of a period after a delivery, and what that changed."""
+    ours, news.took_over, news.behind = made.delivery_id, True, None
+    fresh = {"delivery_id": ours, "received_at": made.received_at.isoformat()}
+    if value is None:
+        return {**fresh, "history": [ours]}
+    arrived, known = datetime.fromisoformat(value["received_at"]), ours in value["history"]
+    if value["delivery_id"] == ours:
+        news.took_over = False
+        return value
+    if made.received_at < arrived or (known and made.received_at == arrived):
+        news.took_over, news.behind = False, value["delivery_id"]
+        return value if known else {**value, "history": [ours, *value["history"]]}
+    return {**fresh, "history": [*(name for name in value["history"] if name != ours), ours]}

@@ -12,3 +12,14 @@ UNIT = Decimal("1e-18")
 EXACT = Context(prec=1200, traps=[Inexact])
 #: Rounds half to even where a result is asked for in fewer places.
 ROUND = Context(prec=1200, rounding=ROUND_HALF_EVEN)
+
+
+def plain(amount: Decimal) -> str:
+    """All digits that matter, and no other; ``normalize`` would round to 28 of them.
+
+    >>> plain(Decimal("12345678901234567890.120000000000000000")), plain(Decimal("5E+2")), plain(Decimal("-0.0"))
+    ('12345678901234567890.12', '500', '0')
+    """
+    text = f"{amount:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text

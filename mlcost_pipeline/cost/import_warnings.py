@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mlcost_pipeline.cost.exact import plain
 from mlcost_pipeline.cost.split_charges import Doubled
 from mlcost_pipeline.cost.staging import Found
 
@@ -23,6 +24,6 @@ def warnings(found: Found, doubled: Doubled) -> Iterator[str]:
         )
     if doubled.n:
         yield (
-            f"{where}: {doubled.n} charges of {doubled.sums['billed'].normalize():f} {currency} are there as a "
+            f"{where}: {doubled.n} charges of {plain(doubled.sums['billed'])} {currency} are there as a "
             "whole and as parts that the provider allocated; the parts count"
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from mlcost_pipeline.cost.deliveries import Delivery, delivery, scope_of
+from mlcost_pipeline.cost.exact import plain
 from mlcost_pipeline.cost.slots import MEASURES, from_units, to_units
 from mlcost_pipeline.errors import BillError, NothingCompared, Unreconciled
 from mlcost_pipeline.warehouse import Warehouse
@@ -53,11 +54,11 @@ class Reconciliation:
     def sentence(self) -> str:
         """One line for a person: closes or not, by how much, over how many lines."""
         billed = self.measures[0]
-        where = f"account {self.account}, {self.period}: {billed.bill.normalize():f} {self.currency}"
+        where = f"account {self.account}, {self.period}: {plain(billed.bill)} {self.currency}"
         provisional = f", provisional (delivery {self.delivery_id})" if self.provisional else ""
         if self.reconciled:
             return f"{where} reconciled to the last unit over {self.lines} lines in {self.slots} slots{provisional}"
-        off = ", ".join(f"{c.measure} off by {c.difference.normalize():f}" for c in self.measures if c.difference)
+        off = ", ".join(f"{c.measure} off by {plain(c.difference)}" for c in self.measures if c.difference)
         return f"{where} NOT reconciled: {off or 'totals agree'}; {self.slots_off} slots off{provisional}"
 
 
@@ -124,6 +125,6 @@ SELECT * FROM compared, lines, slots
 
 def _check(bill: Delivery, measure: str, parts: Decimal) -> MeasureCheck:
     total = {"billed": bill.billed_total, "effective": bill.effective_total, "list": bill.list_total}[measure]
-    residue = {"billed": bill.billed_residue, "effective": bill.effective_residue}.get(measure, Decimal(0))
-    assert total is not None
+    residue = {"billed": bill.billed_residue, "effective": bill.effective_residue, "list": bill.list_residue}[measure]
+    assert total is not None and residue is not None
     return MeasureCheck(measure, total, parts, residue)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlcost_pipeline.cost.books import books
 from mlcost_pipeline.cost.deliveries import account_key
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -57,6 +58,11 @@ told AS (SELECT m.*, CASE
   LEFT JOIN tagged_differ t ON {_same("m", "t", f"{_CHARGE}, tags_text")})
 SELECT cause, run_id, model, stage, method, reason, sum(billed) AS billed_delta, sum(effective) AS effective_delta
 FROM told GROUP BY ALL HAVING sum(billed) <> 0 OR sum(effective) <> 0 ORDER BY ALL"""
+
+
+def currencies(warehouse: Warehouse) -> dict[tuple[str, str], str]:
+    """The currency of each account and period that has a bill in force."""
+    return {(book.bill.account, book.bill.period): book.bill.currency for book in books(warehouse, None)}
 
 
 def restatements(

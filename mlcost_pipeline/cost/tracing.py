@@ -10,7 +10,9 @@ from typing import Any
 
 from mlcost_pipeline.cost.asof import InForce, standing, versions_of
 from mlcost_pipeline.cost.bills.resource_ids import canonical
+from mlcost_pipeline.cost.deliveries import delivery_of
 from mlcost_pipeline.cost.runs import find_run
+from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -32,12 +34,13 @@ class TracedPart:
 
 @dataclass(frozen=True)
 class TracedLine:
-    """A line of a bill, its slot, and the slot's parts. `share` is the line's part of its slot's effective cost."""
+    """A line of a bill, its slot, and the slot's parts; `provisional` while the bill is open."""
 
     line: Mapping[str, Any]
     slot: Mapping[str, Any]
     in_force: InForce
     parts: Sequence[TracedPart]
+    provisional: bool
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,18 @@ class RunCharges:
 
     run: Mapping[str, Any]
     charges: Sequence[Mapping[str, Any]]
-    by_method: Mapping[str, tuple[Decimal, Decimal]]
+    by_method: Mapping[tuple[str, str], tuple[Decimal, Decimal]]  # by method and currency: billed, effective
     holds: Sequence[Mapping[str, Any]]
     restatements: Sequence[Mapping[str, Any]]
+    provisional: bool  # whether a bill that charges it is open
 
     @property
-    def billed(self) -> Decimal:
-        return sum((row["billed"] for row in self.charges), Decimal(0))
+    def currencies(self) -> list[str]:
+        return sorted({row["currency"] for row in self.charges})
 
-    @property
-    def effective(self) -> Decimal:
-        return sum((row["effective"] for row in self.charges), Decimal(0))
+    def total(self, measure: str, currency: str) -> Decimal:
+        """The exact sum of ``billed`` or ``effective`` in one currency; those of two are never added up."""
+        return money_sum(row[measure] for row in self.charges if row["currency"] == currency)
 
 
 _PARTS = """
@@ -64,7 +68,8 @@ SELECT part, method, reason, base, run_id, model, stage, billed, effective FROM 
 ORDER BY part
 """
 _CHARGES = """
-SELECT l.account, l.period, l.slot_id, l.part, l.method, l.reason, l.base, l.billed, l.effective, s.resource_id,
+SELECT l.account, l.period, l.currency, l.delivery_id, l.slot_id, l.part, l.method, l.reason, l.base, l.billed,
+  l.effective, s.resource_id,
   s.charge_start, s.charge_end, s.category, s.service, s.lines, s.effective AS slot_effective
 FROM cost_ledger l JOIN billing_slots s USING (delivery_id, slot_id) WHERE l.run_id = ?
 ORDER BY s.charge_start, s.resource_id, l.slot_id, l.part
@@ -97,7 +102,7 @@ def explain_line(warehouse: Warehouse, delivery_id: str, number: int) -> TracedL
     if not slots:  # an origin charge that its provider split up counts by its parts
         raise BillError(f"delivery {delivery_id}, line {number}: is there as its allocated parts too, and they count")
     parts = [_traced(warehouse, slots[0], row) for row in ask(_PARTS, slots[0]["slot_id"])]
-    return TracedLine(lines[0], slots[0], ours[0], parts)
+    return TracedLine(lines[0], slots[0], ours[0], parts, _is_open(warehouse, [delivery_id]))
 
 
 def charges_of_run(warehouse: Warehouse, run_id: str) -> RunCharges:
@@ -114,15 +119,23 @@ def charges_of_run(warehouse: Warehouse, run_id: str) -> RunCharges:
     versions = versions_of(standing(warehouse))
     tables = ["billing_slots", "cost_ledger"]
     charges = warehouse.query(_CHARGES, [run_id], tables=tables, versions=versions).to_pylist()
-    by_method: dict[str, tuple[Decimal, Decimal]] = {}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in charges:
-        billed, effective = by_method.get(row["method"], (Decimal(0), Decimal(0)))
-        by_method[row["method"]] = billed + row["billed"], effective + row["effective"]
+        groups.setdefault((row["method"], row["currency"]), []).append(row)
+    by_method = {
+        key: (money_sum(row["billed"] for row in rows), money_sum(row["effective"] for row in rows))
+        for key, rows in groups.items()
+    }
     return RunCharges(
         run, charges, by_method,
         warehouse.rows("occupancy", where="run_id = ?", params=[run_id]),
         warehouse.rows("restatements", where="run_id = ?", params=[run_id]),
+        _is_open(warehouse, sorted({row["delivery_id"] for row in charges})),
     )  # fmt: skip
+
+
+def _is_open(warehouse: Warehouse, deliveries: Sequence[str]) -> bool:
+    return any(delivery_of(warehouse, name).state != "final" for name in deliveries)
 
 
 def _traced(warehouse: Warehouse, slot: Mapping[str, Any], row: Mapping[str, Any]) -> TracedPart:

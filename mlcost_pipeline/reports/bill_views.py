@@ -9,7 +9,9 @@ from typing import Any
 
 from mlcost_pipeline.cost.asof import InForce
 from mlcost_pipeline.cost.deliveries import Delivery
+from mlcost_pipeline.cost.exact import plain
 from mlcost_pipeline.cost.masking import shown_account
+from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.cost.tracing import RunCharges, TracedLine
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import dressed
@@ -27,7 +29,7 @@ def line_document(found: TracedLine, currency: str, settings: Settings) -> Docum
         summary=(
             f"{where}: {line['category']} of {line['service'] or 'no service'}"
             f" on {line['resource_id'] or 'no resource'}, "
-            f"effective {_exact(line['effective'])} {currency}, in slot {slot['slot_id']}{others}."
+            f"effective {plain(line['effective'])} {currency}, in slot {slot['slot_id']}{others}."
         ),
         numbers=[
             Number("line_billed", "billed, the line", line["billed"], currency, exact=True),
@@ -52,44 +54,45 @@ def line_document(found: TracedLine, currency: str, settings: Settings) -> Docum
             )
         ],
         ids={"ledger version": found.in_force.version, "raw resource": line["resource_id_raw"], "sku": line["sku"]},
+        marks=(PROVISIONAL,) if found.provisional else (),
     )
     return dressed(doc, settings)
 
 
-def run_document(found: RunCharges, currency: str, settings: Settings) -> Document:
+def run_document(found: RunCharges, settings: Settings) -> Document:
     """One run: what it was charged by which method, slot by slot, what it held, what was restated."""
     run = found.run
     if not found.charges:
         summary = f"run {run['run_id']} of {run['model']} ({run['stage']}, {run['status']}) is in no bill yet."
     else:
+        charged = " and ".join(f"{plain(found.total('effective', name))} {name}" for name in found.currencies)
         summary = (
             f"run {run['run_id']} of {run['model']} ({run['stage']}, {run['status']}) was charged "
-            f"{found.effective.normalize():f} {currency} effective in {len(found.charges)} parts."
+            f"{charged} effective in {len(found.charges)} parts."
         )
     doc = Document(
         title=f"Run {run['run_id']}",
         summary=summary,
         numbers=[
-            Number("billed", "billed", found.billed, currency, exact=True),
-            Number("effective", "effective", found.effective, currency, exact=True),
+            Number(f"{measure}_{name.lower()}", measure, found.total(measure, name), name, exact=True)
+            for name in found.currencies
+            for measure in ("billed", "effective")
         ],
-        tables=[
-            _methods(found, currency),
-            _charges(found, currency, settings),
-            _holds(found),
-            _restated(found, currency),
-        ],
+        tables=[_methods(found), _charges(found, settings), _holds(found), _restated(found)],
         ids={"job": run["job_id"], "asset": run["asset"], "partition": run["partition"]},
+        marks=(PROVISIONAL,) if found.provisional else (),
     )
     return dressed(doc, settings)
 
 
-def restated_document(title: str, rows: Sequence[Mapping[str, Any]], currency: str, settings: Settings) -> Document:
-    """What newer ledgers changed, by cause and by whose it is."""
-    causes: dict[str, Decimal] = {}
+def restated_document(
+    title: str, rows: Sequence[Mapping[str, Any]], currencies: Mapping[tuple[str, str], str], settings: Settings
+) -> Document:
+    """What newer ledgers changed, by cause and by whose it is; `currencies` are those of accounts and months."""
+    causes: dict[tuple[str, str], list[Decimal]] = {}
     for row in rows:
-        causes[row["cause"]] = causes.get(row["cause"], Decimal(0)) + row["effective_delta"]
-    told = ", ".join(f"{name} {amount:+,.4f} {currency}" for name, amount in sorted(causes.items()))
+        causes.setdefault((row["cause"], _currency(row, currencies)), []).append(row["effective_delta"])
+    told = ", ".join(f"{name} {money_sum(each):+,.4f} {currency}" for (name, currency), each in sorted(causes.items()))
     ordered = sorted(rows, key=lambda row: (-abs(row["effective_delta"]), row["entry"]))
     doc = Document(
         title=title,
@@ -103,8 +106,8 @@ def restated_document(title: str, rows: Sequence[Mapping[str, Any]], currency: s
                         row["cause"],
                         row["run_id"] or row["model"] or row["entry"].strip("|").replace("|", " "),
                         row["stage"] or "",
-                        Quantity(row["billed_delta"], currency, exact=True),
-                        Quantity(row["effective_delta"], currency, exact=True),
+                        Quantity(row["billed_delta"], _currency(row, currencies), exact=True),
+                        Quantity(row["effective_delta"], _currency(row, currencies), exact=True),
                         shown_account(row["account"], settings),
                         row["period"],
                     ]
@@ -142,20 +145,24 @@ def as_of_document(
     return dressed(doc, settings)
 
 
-def _methods(found: RunCharges, currency: str) -> Table:
+def _currency(row: Mapping[str, Any], currencies: Mapping[tuple[str, str], str]) -> str:
+    return currencies.get((row["account"], row["period"]), "in a currency that no bill in force has")
+
+
+def _methods(found: RunCharges) -> Table:
     rows: list[list[Cell]] = [
         [name, Quantity(billed, currency, exact=True), Quantity(effective, currency, exact=True)]
-        for name, (billed, effective) in sorted(found.by_method.items())
+        for (name, currency), (billed, effective) in sorted(found.by_method.items())
     ]
     return Table("By method", ["method", "billed", "effective"], rows, empty="no ledger charges this run")
 
 
-def _charges(found: RunCharges, currency: str, settings: Settings) -> Table:
+def _charges(found: RunCharges, settings: Settings) -> Table:
     rows = [
         [
             row["charge_start"], row["charge_end"], row["resource_id"] or "", row["category"], row["service"] or "",
             row["method"] + (f" ({row['reason']})" if row["reason"] else ""),
-            Quantity(row["effective"], currency, exact=True), Quantity(row["slot_effective"], currency),
+            Quantity(row["effective"], row["currency"], exact=True), Quantity(row["slot_effective"], row["currency"]),
             shown_account(row["account"], settings), row["slot_id"],
         ]
         for row in found.charges
@@ -169,13 +176,11 @@ def _holds(found: RunCharges) -> Table:
     return Table("What it held", ["resource", "from", "to", "milli-share"], rows, empty="it held no resource")
 
 
-def _restated(found: RunCharges, currency: str) -> Table:
+def _restated(found: RunCharges) -> Table:
+    known = {(row["account"], row["period"]): row["currency"] for row in found.charges}
     rows = [
-        [row["cause"], row["period"], Quantity(row["effective_delta"], currency, exact=True), row["new_ledger_version"]]
+        [row["cause"], row["period"], Quantity(row["effective_delta"], _currency(row, known), exact=True),
+         row["new_ledger_version"]]
         for row in found.restatements
-    ]
+    ]  # fmt: skip
     return Table("Restated", ["cause", "month", "effective", "by ledger"], rows, empty="never restated")
-
-
-def _exact(amount: Decimal) -> str:
-    return f"{amount.normalize():f}"

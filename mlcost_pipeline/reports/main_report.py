@@ -11,6 +11,7 @@ from mlcost_pipeline.errors import MlcostError
 from mlcost_pipeline.reports import bridge_view
 from mlcost_pipeline.reports.document import MEANING, PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import dressed, report_path
+from mlcost_pipeline.reports.first_line import TODAY
 from mlcost_pipeline.reports.html import write_html
 from mlcost_pipeline.reports.sections import (
     budgets,
@@ -29,6 +30,8 @@ from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import Console
 
 Section = Callable[[Warehouse, Settings], Document]
@@ -82,9 +85,14 @@ def build(warehouse: Warehouse, settings: Settings) -> list[Document]:
     return [_overview(sections, settings), *sections]
 
 
-def write_report(warehouse: Warehouse, settings: Settings, path: Path | None = None) -> Written:
-    """Write the whole report as one HTML file, by default below the warehouse."""
-    documents = build(warehouse, settings)
+def write_report(
+    warehouse: Warehouse, settings: Settings, path: Path | None = None, *, at: datetime | None = None
+) -> Written:
+    """Write the whole report as one HTML file, by default below the warehouse; `at` is when `warehouse` is of."""
+    first, *others = build(warehouse, settings)
+    if at is not None:
+        first = replace(first, summary=f"As of {at:%Y-%m-%d %H:%M} UTC: {first.summary} {TODAY}")
+    documents = [first, *others]
     place = write_html(path or report_path(settings), documents, title_of(settings), note=settings.proxy_note)
     return Written(place, tuple(documents))
 
@@ -130,9 +138,9 @@ def print_bill_status(warehouse: Warehouse, settings: Settings, console: Console
 
 
 def closing_lines(documents: Sequence[Document]) -> list[str]:
-    """The lines of documents that were built already: first what their marks mean, then a sentence a section."""
+    """The lines of documents that were built already: what their marks mean, then a sentence each, the share first."""
     marks = [f"{mark}: {MEANING.get(mark, '')}" for mark in documents[0].marks if mark != PROVISIONAL]
-    return [*marks, *(f"{doc.title}: {doc.summary}" for doc in documents[1:])]
+    return [*marks, *(f"{doc.title}: {doc.summary}" for doc in documents)]
 
 
 def title_of(settings: Settings) -> str:

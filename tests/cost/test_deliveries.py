@@ -69,6 +69,21 @@ def test_a_newer_delivery_takes_the_period_over_and_the_older_is_kept(warehouse:
     assert not import_bill(warehouse, tmp_path / "1.csv", received_at=later)[0].took_over
 
 
+def test_an_older_delivery_that_nobody_saw_yet_does_not_push_the_newer_out(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    newer, older = write_bill(tmp_path / "2.csv", [line("0.210")]), write_bill(tmp_path / "1.csv", [line("0.007")])
+    [kept] = import_bill(warehouse, newer, received_at=NOON)
+    [late] = import_bill(warehouse, older, received_at=NOON - HOUR)
+    assert (late.took_over, late.behind) == (False, kept.delivery_id)
+    assert in_force(warehouse, ACCOUNT, PERIOD) == kept.delivery_id
+    assert {row["delivery_id"] for row in stored_lines(warehouse)} == {kept.delivery_id, late.delivery_id}
+    assert not import_bill(warehouse, older, received_at=NOON - HOUR)[0].took_over
+    [said] = import_bill(warehouse, older, received_at=NOON + HOUR)  # a person knows that it is the newest after all
+    assert (said.took_over, said.behind) == (True, None)
+    assert in_force(warehouse, ACCOUNT, PERIOD) == late.delivery_id
+
+
 def test_killed_before_the_pointer_moves_the_old_bill_stays_and_a_repeat_finishes(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +175,7 @@ def test_what_rounding_takes_off_is_kept_with_the_delivery(warehouse: Warehouse,
     rows = [line("0.0000000000000000005") for _ in range(4)]
     [made] = import_bill(warehouse, write_bill(tmp_path / "bill.csv", rows))
     assert made.billed_total == made.billed_residue == Decimal("0.000000000000000002")
+    assert made.list_total == made.list_residue == Decimal("0.000000000000000002")
     assert _total(warehouse) == made.billed_total
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mlcost_pipeline.cost.bills.detect import detect_format
 from mlcost_pipeline.cost.deliveries import delivery, import_bill
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.warehouse import Warehouse
@@ -67,6 +69,20 @@ def test_the_parts_of_a_data_export_are_one_delivery(warehouse: Warehouse, tmp_p
     write_bill(tmp_path / "export" / "data" / f"BILLING_PERIOD={PERIOD}" / "old-00001.csv", [line("99")])
     [made] = import_bill(warehouse, manifest if by_name else tmp_path / "export")
     assert (made.billed_total, made.rows, made.manifest) == (Decimal(7), 3, str(manifest))
+
+
+def test_the_format_is_told_by_what_a_manifest_names(tmp_path: Path) -> None:
+    manifest = data_export(tmp_path / "export", ["1", "2"])
+    assert detect_format(manifest) == detect_format(tmp_path / "export") == "focus"
+
+
+def test_bills_that_no_manifest_names_are_named(warehouse: Warehouse, tmp_path: Path) -> None:
+    data_export(tmp_path / "export", ["1", "2"])
+    _csv(tmp_path / "export" / "beside", "7")
+    [made] = import_bill(warehouse, tmp_path / "export")
+    assert made.billed_total == 3
+    [told] = made.warnings
+    assert re.match(r"not read, because no manifest names them: .*beside/.*\.csv; import them by name", told)
 
 
 def test_a_part_that_is_missing_is_named_and_the_bill_in_force_stays(warehouse: Warehouse, tmp_path: Path) -> None:

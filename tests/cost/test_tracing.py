@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from mlcost_pipeline.cli import main
 from mlcost_pipeline.cost.asof import history, in_force_at, standing, versions_of
 from mlcost_pipeline.cost.deliveries import import_bill, in_force
-from mlcost_pipeline.cost.ledger import build_ledger
+from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, reconcile
 from mlcost_pipeline.cost.loaded import Policy, fully_loaded
 from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.tracing import charges_of_run, explain_line
@@ -71,7 +71,7 @@ def test_every_cent_of_every_line_comes_back_from_the_runs(shop: Warehouse) -> N
         charges = charges_of_run(shop, run_id)
         mine = {(run_id, row["slot_id"], row["part"]): row["effective"] for row in charges.charges}
         assert mine == {key: amount for key, amount in by_run.items() if key[0] == run_id}
-        assert charges.effective == sum(amount for _, amount in charges.by_method.values())
+        assert charges.total("effective", "USD") == sum(amount for _, amount in charges.by_method.values())
 
 
 def test_ids_that_are_not_there_are_answered_with_those_that_are(shop: Warehouse) -> None:
@@ -135,13 +135,61 @@ def test_the_command_line_follows_a_line_and_a_run_and_masks_accounts(shop: Ware
     assert "expected DELIVERY:NUMBER" in _mlcost(shop, tmp_path, "explain", "two").output
 
 
+def test_any_telling_begins_with_the_share_and_can_be_had_as_of_a_day(
+    shop: Warehouse, settings: Settings, tmp_path: Path
+) -> None:
+    asked = _mlcost(shop, tmp_path, "run", "r1").output.replace("\n", " ")
+    assert asked.startswith("88.3 % of 13.60 USD is attributed to models, unattributed by reason: ")
+    rows = [line("9", InvoiceId=None), line("1", start=NOON + HOUR, InvoiceId=None)]
+    import_bill(shop, write_bill(tmp_path / "later.csv", rows))
+    build_ledger(shop, settings, ACCOUNT, PERIOD)
+    now = _mlcost(shop, tmp_path, "run", "r1").output
+    assert "(PROVISIONAL: a bill is open)" in now.replace("\n", " ") and "Run r1 [PROVISIONAL]" in now
+    first, second = history(shop, ACCOUNT, PERIOD)
+    shop.state.update(f"ledgers/{ACCOUNT}/{PERIOD}/history", lambda now: _a_week_before(now, first.version))
+    day = f"{second.since - timedelta(days=3):%Y-%m-%d}"
+    then = _mlcost(shop, tmp_path, "run", "r1", "--as-of", day).output.replace("\n", " ")
+    assert "88.3 % of 13.60 USD" in then and "2.05" in then and "runs, outcomes and predictions are as they are" in then
+    assert "7 USD" in _mlcost(shop, tmp_path, "explain", "4", "--as-of", day).output.replace("\n", " ")
+    assert "has no line 4; its lines are 2 to 3" in _mlcost(shop, tmp_path, "explain", "4").output.replace("\n", " ")
+    none = _mlcost(shop, tmp_path, "diff", ACCOUNT, PERIOD, "--as-of", day)
+    assert none.exit_code == 1 and "1 ledgers were ever in force" in none.output
+
+
+def _a_week_before(now: dict[str, Any] | None, version: str) -> dict[str, Any]:
+    assert now is not None
+    return {"entries": [
+        entry | ({"at": (datetime.fromisoformat(entry["at"]) - timedelta(days=7)).isoformat()}
+                 if entry["version"] == version else {})
+        for entry in now["entries"]
+    ]}  # fmt: skip
+
+
+def test_money_of_two_currencies_and_of_more_than_28_digits_stays_what_it_is(
+    warehouse: Warehouse, settings: Settings, tmp_path: Path
+) -> None:
+    past_run(warehouse, "r1", hours=0.5)
+    huge = ("123456789012.123456789012345678", "0.000000000000000001")
+    import_bill(warehouse, write_bill(tmp_path / "usd.csv", [line(huge[0]), line(huge[1], resource="other")]))
+    euros = line("3", BillingAccountId="north", BillingCurrency="EUR", tags={"mlcost_run": "r1"})
+    import_bill(warehouse, write_bill(tmp_path / "eur.csv", [euros]))
+    build_ledgers(warehouse, settings)
+    found = charges_of_run(warehouse, "r1")
+    assert found.currencies == ["EUR", "USD"] and found.total("effective", "EUR") == 3
+    told = _mlcost(warehouse, tmp_path, "status").output + reconcile(warehouse, ACCOUNT, PERIOD).sentence
+    assert "123456789012.123456789012345679 USD reconciled to the last unit" in told
+    again = _mlcost(warehouse, tmp_path, "import", str(tmp_path / "usd.csv")).output
+    assert "billed 123456789012.123456789012345679 and" in again.replace("\n", " ")
+    assert " EUR and " in _mlcost(warehouse, tmp_path, "run", "r1").output.replace("\n", " ")
+
+
 def test_exported_cells_never_start_a_formula(shop: Warehouse, tmp_path: Path) -> None:
     past_run(shop, "r3", resource="=HYPERLINK(1)")
     out = tmp_path / "run.csv"
     assert _mlcost(shop, tmp_path, "run", "r1", "--csv", str(out)).exit_code == 0
     with out.open(newline="") as stream:
         rows: list[dict[str, Any]] = list(csv.DictReader(stream))
-    assert sum(Decimal(row["its part"]) for row in rows) == charges_of_run(shop, "r1").effective
+    assert sum(Decimal(row["its part"]) for row in rows) == charges_of_run(shop, "r1").total("effective", "USD")
     hostile = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "＝1"]
     assert [neutral(text) for text in hostile] == [f"'{text}" for text in hostile]
     assert neutral(Decimal("-3.5")) == "-3.5"

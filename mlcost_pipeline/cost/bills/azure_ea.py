@@ -84,7 +84,7 @@ class AzureFile:
             if batch.num_rows:
                 with refusing(Place(str(self.file), first)):
                     lines, lost = _Batch(Place(str(self.file), first), batch, self._columns).lines()
-                keep(self.residues, {"billed": lost, "effective": lost}, lines)
+                keep(self.residues, lost, lines)
                 yield lines
         if rows == 0:
             raise BillError(f"{self.file}: holds no charge; an empty bill takes nothing over")
@@ -98,10 +98,11 @@ class _Batch:
     def __init__(self, place: Place, batch: pa.RecordBatch, columns: dict[str, str]) -> None:
         self._place, self._batch, self._columns = place, batch, columns
 
-    def lines(self) -> tuple[pa.RecordBatch, Lost]:
-        """The lines, and by line number what rounding took off the cost."""
+    def lines(self) -> tuple[pa.RecordBatch, dict[str, Lost]]:
+        """The lines, and by measure and line number what rounding took off."""
         rows, first = self._batch.num_rows, self._place.first_line
         cost, lost = self._money("cost", required=True)
+        listed, lost_of_list = self._money("list")
         days = self._date("date", required=True)
         types, pricing = pc.utf8_lower(self._text("type")), pc.utf8_lower(self._text("pricing"))
         written = pc.coalesce(self._text("type"), pa.scalar("Usage", TEXT))
@@ -124,7 +125,7 @@ class _Batch:
             "currency": self._text("currency", required=True),
             "billed": cost,
             "effective": cost,
-            "list": self._money("list")[0],
+            "list": listed,
             "quantity": self._money("quantity")[0],
             "allocation": pa.array(["origin"] * rows, TEXT),
             "period_closed": pa.array([False] * rows),
@@ -134,7 +135,8 @@ class _Batch:
         arrays = [
             made[field.name].cast(field.type) if field.name in made else pa.nulls(rows, field.type) for field in LINE
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=LINE), lost
+        losses = {"billed": lost, "effective": lost, "list": lost_of_list}
+        return pa.RecordBatch.from_arrays(arrays, schema=LINE), losses
 
     def _own(self, use: str) -> str:
         return self._columns.get(use, use)

@@ -67,13 +67,16 @@ def to_money(place: Place, column: str, values: pa.Array, *, required: bool) -> 
     return array, {place.first_line + row: residue for row, residue in found.items()}
 
 
-def to_money_and_residue(place: Place, column: str, values: pa.Array) -> tuple[pa.Array, dict[int, Decimal] | None]:
-    """As :func:`to_money` of a required column, but None in place of residues line by line where the whole column's
-    is cheaper to tell (:func:`binary_floats.taken_off`)."""
+def to_money_and_residue(
+    place: Place, column: str, values: pa.Array, *, required: bool
+) -> tuple[pa.Array, dict[int, Decimal] | None]:
+    """As :func:`to_money`, but None in place of residues line by line where the whole column's is cheaper to tell
+    (:func:`binary_floats.taken_off`)."""
     if pa.types.is_floating(values.type) and (quick := rounded(values)) is not None:
-        _refuse_nulls(place, column, values)
+        if required:
+            _refuse_nulls(place, column, values)
         return quick, None
-    return to_money(place, column, values, required=True)
+    return to_money(place, column, values, required=required)
 
 
 def to_stored_money(place: Place, column: str, values: pa.Array) -> pa.Array:

@@ -98,6 +98,7 @@ class _Batch:
         charges = Charges(self._place, self.types, texts)
         billed, lost = self._money(UNBLENDED, required=True)
         effective, also_lost = charges.effective(billed, lost, lambda name, mask: self._money(name, mask))
+        listed, lost_of_list = self._money(LIST, pc.equal(charges.categories, "Usage"))
         made: dict[str, pa.Array] = {name: self._text(theirs) for name, theirs in _TEXTS.items()}
         usage = pc.equal(charges.categories, "Usage")
         made |= {
@@ -114,7 +115,7 @@ class _Batch:
             "currency": self._text("line_item_currency_code", required=True),
             "billed": billed,
             "effective": effective,
-            "list": self._money(LIST, usage)[0],
+            "list": listed,
             # Negations repeat the hours of the usage that they take back (koku PR#5252).
             "quantity": self._money("line_item_usage_amount", usage)[0],
             "allocation": pa.array(["origin"] * rows, TEXT),
@@ -124,7 +125,9 @@ class _Batch:
         made["charge_start"], made["charge_end"] = self._times()
         made["tags"], made["tags_text"] = self._tags()
         arrays = [self._of_schema(made, field) for field in LINE]
-        return pa.RecordBatch.from_arrays(arrays, schema=LINE), {"billed": lost, "effective": also_lost}
+        return pa.RecordBatch.from_arrays(arrays, schema=LINE), {
+            "billed": lost, "effective": also_lost, "list": lost_of_list,
+        }  # fmt: skip
 
     def _of_schema(self, made: Mapping[str, pa.Array], field: pa.Field) -> pa.Array:
         if field.name in made:

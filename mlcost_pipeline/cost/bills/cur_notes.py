@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mlcost_pipeline.cost.bills.cur_rules import DISCOUNTS, LINE_TYPES
-from mlcost_pipeline.cost.exact import EXACT
+from mlcost_pipeline.cost.exact import EXACT, plain
 
 _CENT = Decimal("0.01")
 _WIDE = pa.decimal256(76, 18)
@@ -49,7 +49,7 @@ class Notes:
     def warnings(self, file: str) -> list[str]:
         """One text for each thing to be said."""
         said = [
-            f"{file}: line type {name} is not known: {count} lines, {total.normalize():f} in all, kept under that name "
+            f"{file}: line type {name} is not known: {count} lines, {plain(total)} in all, kept under that name "
             "with what they are billed as effective cost"
             for name, (count, total) in sorted(self._unknown.items())
         ]

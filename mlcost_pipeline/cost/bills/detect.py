@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from mlcost_pipeline.cost.bills.exports import find_exports
 from mlcost_pipeline.cost.bills.files import columns_of
 from mlcost_pipeline.errors import BillError
 
@@ -19,12 +20,12 @@ _SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def detect_format(path: Path) -> str:
-    """The name of the format of an export (a file, or a folder of files).
+    """The name of the format of an export: a file, a folder of files, or a manifest.
 
     Raises:
         BillError: nothing there is a billing export, or its columns are of no format that is read.
     """
-    file = _first_file(path)
+    file = find_exports(path, _SUFFIXES)[0].files[0]
     columns = {name.strip().lower() for name in columns_of(file)}
     for name, marks in _MARKS.items():
         if columns.issuperset(marks):
@@ -34,14 +35,3 @@ def detect_format(path: Path) -> str:
         f"{file}: its columns ({shown}, …) are of no billing export that is read; formats: {', '.join(_MARKS)}; "
         "name the format yourself with --format if you know it"
     )
-
-
-def _first_file(path: Path) -> Path:
-    if path.is_file():
-        return path
-    found = (file for file in sorted(path.rglob("*")) if file.is_file() and file.name.endswith(_SUFFIXES))
-    first = next(found, None)
-    if first is None:
-        what = f"holds no billing export (looked for *{', *'.join(_SUFFIXES)})" if path.exists() else "is not there"
-        raise BillError(f"{path}: {what}")
-    return first

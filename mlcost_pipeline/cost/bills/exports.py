@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,11 +23,15 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class Export:
-    """Files of one delivery, and the manifest that names them, if there is one."""
+    """Files of one delivery, and the manifest that names them, if there is one.
+
+    `rows` are charges that the manifest says a file holds, `unlisted` bill files beside it that no manifest names.
+    """
 
     files: Sequence[Path]
     manifest: Path | None = None
-    rows: Mapping[Path, int] = field(default_factory=dict)  # charges that the manifest says a file holds
+    rows: Mapping[Path, int] = field(default_factory=dict)
+    unlisted: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,12 @@ def find_exports(path: Path, suffixes: Sequence[str]) -> list[Export]:
     if not path.exists():
         raise BillError(f"{path}: is not there; name a billing export, a folder of its parts, or its manifest")
     manifests = sorted(file for file in path.rglob("*") if file.is_file() and _is_manifest(file))
-    if manifests:
-        return [_of_manifest(file, path, suffixes) for file in _newest_of_each(manifests)]
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(tuple(suffixes)))
+    if manifests:
+        named = {PurePosixPath(part.name).name for file in manifests for part in _parts(_read(file), file)}
+        unlisted = [file for file in files if file.name not in named]
+        made = [_of_manifest(file, path, suffixes) for file in _newest_of_each(manifests)]
+        return [*made[:-1], replace(made[-1], unlisted=unlisted)]
     if not files:
         raise BillError(f"{path}: holds no billing export (looked for *{', *'.join(suffixes)})")
     return [Export(files)]

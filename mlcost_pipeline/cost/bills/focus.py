@@ -28,6 +28,7 @@ from mlcost_pipeline.cost.bills.convert import (
 )
 from mlcost_pipeline.cost.bills.files import batches, columns_of, sha256_of
 from mlcost_pipeline.cost.bills.resource_ids import canonical
+from mlcost_pipeline.cost.exact import plain
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
 
@@ -68,6 +69,7 @@ _TEXTS = {
     "commitment_id": "CommitmentDiscountId", "commitment_status": "CommitmentDiscountStatus",
 }  # fmt: skip
 _MEASURES = {"billed": "BilledCost", "effective": "EffectiveCost"}
+_ALL_MEASURES = {**_MEASURES, "list": "ListCost"}
 _EXTRA = ("BillingPeriodStatus", "AllocatedMethodId", "AllocatedResourceId", "AllocatedTags")
 _CLOSED = ("closed", "final", "finalized", "invoiced")
 # A period starts at its month's first midnight somewhere between UTC-12 and UTC+14.
@@ -113,8 +115,8 @@ class FocusFile:
                 with refusing(Place(str(self.file), line)):
                     lines, lost = _lines(Place(str(self.file), line), batch)
                     keep(self.residues, lost, lines)
-                    for measure, theirs in _MEASURES.items():
-                        if measure not in lost:
+                    for measure, theirs in _ALL_MEASURES.items():
+                        if measure not in lost and theirs in batch.schema.names:
                             keep_floats(self.residues, measure, batch.column(theirs), lines)
                 fees = pc.equal(lines.column("commitment_status"), "Fee")
                 bought += pc.sum(lines.column("effective").filter(pc.fill_null(fees, False))).as_py() or 0
@@ -123,7 +125,7 @@ class FocusFile:
             raise BillError(f"{self.file}: holds no charge; an empty bill takes nothing over")
         if bought:
             self.warnings = [
-                f"{self.file.name}: purchases of commitments have an effective cost of {bought.normalize():f}, which "
+                f"{self.file.name}: purchases of commitments have an effective cost of {plain(bought)}, which "
                 "the usage that they cover has too: so much of the effective cost is counted twice"
             ]
 
@@ -158,12 +160,11 @@ def _lines(place: Place, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[st
     made["charge_start"] = to_times(place, "ChargePeriodStart", column("ChargePeriodStart"))
     made["charge_end"] = to_times(place, "ChargePeriodEnd", column("ChargePeriodEnd"))
     _refuse_backwards(place, made["charge_start"], made["charge_end"])
-    for name, theirs in _MEASURES.items():
-        made[name], by_line = to_money_and_residue(place, theirs, column(theirs))
+    for name, theirs in _ALL_MEASURES.items():
+        made[name], by_line = to_money_and_residue(place, theirs, column(theirs), required=name in _MEASURES)
         if by_line is not None:
             lost[name] = by_line
-    for name, theirs in {"list": "ListCost", "quantity": "ConsumedQuantity"}.items():
-        made[name] = to_stored_money(place, theirs, column(theirs))
+    made["quantity"] = to_stored_money(place, "ConsumedQuantity", column("ConsumedQuantity"))
     # A part that the provider allocated is its consumer's: the resource that it was allocated to, and its tags besides
     # those of the charge (AllocatedTags leaves out what Tags has already). A part without a consumer is what was left
     # over of the charge: it stays with the resource.

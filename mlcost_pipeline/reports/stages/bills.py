@@ -40,8 +40,8 @@ def bill_report(deliveries: Sequence[Delivery], settings: Settings) -> Document:
     if deliveries:
         summary = (
             f"{counted(len(new), 'new delivery', 'new deliveries')} of {len(deliveries)} read, "
-            f"{counted(sum(d.rows for d in deliveries), 'line')} for {money} billed, each equal to the control sums "
-            "of its export."
+            f"{counted(sum(d.rows for d in deliveries), 'line')} for {money} billed; what is stored and what rounding "
+            "kept aside add up to what each file says."
         )
     else:
         summary = "No new bill was found: every export in the folders named under bills was taken over before."
@@ -54,7 +54,7 @@ def bill_report(deliveries: Sequence[Delivery], settings: Settings) -> Document:
             Quantity(d.billed_total, d.currency),
             Quantity(d.effective_total, d.currency),
             Quantity(d.billed_residue, d.currency, exact=True),
-            "new" if d.took_over else "known",
+            "new" if d.took_over else "known" if d.behind is None else f"older than {d.behind}",
             d.source,
             d.delivery_id,
         ]

@@ -29,7 +29,7 @@ PURPOSES = ("retrain", "shadow", "drill", "trial", "backtest", "batch", "online"
 RUN_COLUMNS = (
     "run_id", "model", "model_version", "stage", "purpose", "asset", "partition", "market", "pool", "price",
     "started_at", "ended_at", "status", "cause", "steps_done", "steps_redone", "busy_seconds", "busy_metric",
-    "busy_coverage", "data_wait_seconds", "code_version", "inputs_version", "source",
+    "busy_coverage", "data_wait_seconds", "code_version", "inputs_version", "source", "job_id", "attempt",
 )  # fmt: skip
 HOLD_COLUMNS = ("run_id", "resource_id", "start", "end", "share_milli")
 RUNS, HOLDS = "run_records", "occupancy"
@@ -77,6 +77,8 @@ def record(
     resource_id: str | None = None,
     share_milli: int = 1000,
     run_id: str | None = None,
+    job_id: str | None = None,
+    attempt: int | None = None,
     **more: str | None,
 ) -> Iterator[Recording]:
     """Record the work of the ``with`` block in `folder`: `succeeded`, `failed` with what went wrong, or `cancelled`.
@@ -84,18 +86,22 @@ def record(
     Args:
         resource_id: what the bill calls the machine or job; by default SageMaker's job ARN, else the host's name.
         share_milli: thousandths of a device that the run holds.
+        job_id: of a retrain: what its attempts are attempts of, so that all of them are its cost; by default the run.
+        attempt: of a retrain: which of its attempts this is, from 1 on.
         more: further columns of a run record: ``asset``, ``partition``, ``market``, ``pool``, ``price``,
             ``model_version``, ``code_version``, ``inputs_version``.
 
     Raises:
         JobError: stage, purpose or a column is unknown, or the run id was used before in this folder.
     """
-    _check(stage, purpose, share_milli, more)
+    _check(stage, purpose, share_milli, {**more, "job_id": job_id, "attempt": attempt})
     held = resource_id or os.environ.get(JOB_ARN) or socket.gethostname()
-    run = {
+    run: dict[str, Any] = {
         "run_id": run_id or f"{model}-{stage}-{uuid.uuid4().hex[:16]}", "model": model, "stage": stage,
         "purpose": purpose, "started_at": _now(), "status": "running", "source": "recorded", **more,
     }  # fmt: skip
+    if purpose == "retrain":
+        run |= {"job_id": job_id or run["run_id"], "attempt": attempt or 1}
     recording = Recording(Path(folder), run, held, share_milli)
     if _file(recording.folder, RUNS, recording.run_id, "1-open").exists():
         raise JobError(f"run {recording.run_id}: was recorded in {folder} before; new work needs a run id of its own")
@@ -144,9 +150,10 @@ def _close_lost(folder: Path, opened: Path, alive: Path) -> None:
 def _check(stage: str, purpose: str, share_milli: int, more: Mapping[str, Any]) -> None:
     if stage not in STAGES:
         raise JobError(f"stage {stage!r} is unknown; allowed: {', '.join(STAGES)}")
-    if purpose not in PURPOSES or purpose == "retrain":
-        allowed = ", ".join(name for name in PURPOSES if name != "retrain")
-        raise JobError(f"purpose {purpose!r} cannot be recorded by a job itself; allowed: {allowed}")
+    if purpose not in PURPOSES:
+        raise JobError(f"purpose {purpose!r} is unknown; allowed: {', '.join(PURPOSES)}")
+    if purpose != "retrain" and (more["job_id"] is not None or more["attempt"] is not None):
+        raise JobError(f"purpose {purpose!r}: only a retrain has a job_id and attempts")
     if share_milli < 1:
         raise JobError(f"share_milli {share_milli}: a run holds at least one thousandth of its resource")
     if unknown := sorted(set(more) - set(RUN_COLUMNS)):

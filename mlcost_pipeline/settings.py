@@ -148,6 +148,9 @@ class Orchestrator(Block):
     share_milli: int = Field(1000, ge=1)
     models: dict[str, str] = Field({}, description="asset key prefix → model, where an asset's tags name none")
     since: UtcTime | None = Field(None, description="runs that ended before this are not read")
+    lost_after_hours: float = Field(
+        24.0, gt=0, description="a run under way that wrote no event for so long is taken for lost"
+    )
 
 
 class Spend(Block):

@@ -6,20 +6,14 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from mlcost_pipeline.cost.runs_copied import (
-    RESOURCE_TAG,
-    StepFacts,
-    copy_steps,
-    how_ended,
-    partitions_named,
-    share_of_each,
-    versions_told,
-)
+from mlcost_pipeline.cost.runs_copied import RESOURCE_TAG, StepFacts, copy_steps, how_ended
+from mlcost_pipeline.cost.steps import Ended, Owner, StepLog, facts_of, owner_by_tags
 from mlcost_pipeline.resources import Project
 from sensors.request import INTERVAL_SECONDS
 
 SOURCE = "dagster"
 SHARE_TAG = "mlcost/share_milli"
+PARTITION_TAG = "dagster/partition"
 _RUNS_A_TICK = 25
 #: A run's end may be committed after one that ended later: so far back before the cursor each tick looks again.
 _OVERLAP = timedelta(seconds=30)
@@ -35,17 +29,13 @@ _TYPES = {
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.ASSET_MATERIALIZATION,
 }
-#: Asset key as text → (model, stage), by the assets' tags.
-Owners = Mapping[str, tuple[str | None, str | None]]
+#: Asset key as text → whose it is, by the assets' tags.
+Owners = Mapping[str, Owner]
 
 
 def owners_of(assets: Sequence[dg.AssetsDefinition]) -> Owners:
-    """Whose each asset is, by its tags ``mlcost/model`` and ``mlcost/stage``."""
-    return {
-        spec.key.to_user_string(): (spec.tags.get("mlcost/model"), spec.tags.get("mlcost/stage"))
-        for asset in assets
-        for spec in asset.specs
-    }
+    """Whose each asset is, by its tags."""
+    return {spec.key.to_user_string(): owner_by_tags(spec.tags) for asset in assets for spec in asset.specs}
 
 
 def build(owners: Owners) -> list[dg.SensorDefinition]:
@@ -111,50 +101,44 @@ def steps_of(
 ) -> Iterator[StepFacts]:
     """The steps of a run that has ended, as its event log tells them."""
     entries = sorted(instance.all_logs(run.run_id, of_type=_TYPES), key=lambda entry: entry.timestamp)
-    planned: dict[str, dict[str, list[str]]] = {}
+    logs: dict[str, StepLog] = {}
     spans: dict[str, dict[str, Any]] = {}
     for entry in entries:
         step, event = entry.step_key, entry.dagster_event
         if step is None or event is None:
             continue
         kind = event.event_type
-        span = spans.setdefault(step, {})
+        span, log = spans.setdefault(step, {}), logs.setdefault(step, StepLog())
         if kind == dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED:
-            partitions = planned.setdefault(step, {}).setdefault(_asset(event), [])
-            partitions += [event.partition] if event.partition else []
+            log.planned.append((_asset(event), event.partition or None))
         elif kind == dg.DagsterEventType.STEP_START:
-            span["start"] = entry.timestamp
+            span.setdefault("start", entry.timestamp)  # a step that is tried again began when it was first tried
         elif kind == dg.DagsterEventType.ASSET_MATERIALIZATION:
-            span.setdefault("tags", {})[_asset(event)] = dict(
-                event.step_materialization_data.materialization.tags or {}
-            )
+            tags = dict(event.step_materialization_data.materialization.tags or {})
+            log.made[_asset(event), event.partition or None] = tags
         else:
             span["end"], span["ok"] = entry.timestamp, kind == dg.DagsterEventType.STEP_SUCCESS
-            span["cause"] = None if span["ok"] else _cause(event)
+            log.cause = None if span["ok"] else _cause(event)
     for step, span in spans.items():
         if "start" in span:
-            yield from _facts(instance, run, step, span, planned.get(step, {}), owners, resource_id, share_milli)
+            yield from _facts(instance, run, step, span, logs[step], owners, resource_id, share_milli)
 
 
 def _facts(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, span: Mapping[str, Any],
-    assets: Mapping[str, Sequence[str]], owners: Owners, resource_id: str, share_milli: int,
+    instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, span: Mapping[str, Any], log: StepLog,
+    owners: Owners, resource_id: str, share_milli: int,
 ) -> Iterator[StepFacts]:  # fmt: skip
     status, cause = how_ended(
         succeeded=bool(span.get("ok")), over="end" in span, cancelled=run.status == dg.DagsterRunStatus.CANCELED,
-        cause=span.get("cause"),
+        cause=log.cause,
     )  # fmt: skip
-    ended = span.get("end") or _run_end(instance, run)
-    for asset, partitions in assets.items() or [(None, [])]:
-        model, stage = owners.get(asset or "", (None, None))
-        tags = span.get("tags", {}).get(asset, {})
-        yield StepFacts(
-            source=SOURCE, run_id=run.run_id, step=step, asset=asset, partition=partitions_named(partitions),
-            model=model, stage=stage, started_at=_at(span["start"]), ended_at=_at(ended), status=status, cause=cause,
-            resource_id=run.tags.get(RESOURCE_TAG, resource_id),
-            share_milli=share_of_each(int(run.tags.get(SHARE_TAG, share_milli)), len(assets)),
-            assets_of_step=len(assets), **versions_told(tags, run.run_id),
-        )  # fmt: skip
+    ended = Ended(_at(span["start"]), _at(span.get("end") or _run_end(instance, run)), status, cause)
+    yield from facts_of(
+        log, ended, source=SOURCE, run_id=run.run_id, step=step,
+        owner=lambda asset: owners.get(asset or "", (None, None, None)),
+        resource_id=run.tags.get(RESOURCE_TAG, resource_id),
+        share_milli=int(run.tags.get(SHARE_TAG, share_milli)), partition=run.tags.get(PARTITION_TAG),
+    )  # fmt: skip
 
 
 def _run_end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:

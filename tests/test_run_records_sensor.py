@@ -72,6 +72,56 @@ def test_an_asset_that_recorded_itself_gets_no_second_record_and_an_open_one_is_
     assert found == {"own-silent": "succeeded", "own-broken": "failed"}
 
 
+DAYS = dg.StaticPartitionsDefinition([f"d{number}" for number in range(7)])
+
+
+@dg.asset(
+    partitions_def=DAYS, tags={"mlcost/model": "fraud", "mlcost/stage": "features"},
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)  # fmt: skip
+def daily() -> None: ...
+
+
+@dg.multi_asset(specs=[dg.AssetSpec(name, skippable=True) for name in ("made", "left_out")])
+def chosen() -> Iterator[Any]:
+    yield dg.MaterializeResult("made")
+
+
+@dg.multi_asset(specs=[dg.AssetSpec("first"), dg.AssetSpec("second")])
+def breaks() -> Iterator[Any]:
+    yield dg.MaterializeResult("first")
+    raise ValueError("in the middle")
+
+
+def test_each_partition_has_a_record_and_together_they_hold_what_the_step_held(
+    instance: dg.DagsterInstance, project: Any
+) -> None:
+    ends = {"dagster/asset_partition_range_start": "d0", "dagster/asset_partition_range_end": "d6"}
+    result = dg.materialize([daily], instance=instance, tags=ends)
+    assert len(copy_run(instance, project, result.run_id, owners_of([daily]))) == 7
+    rows = project.warehouse.rows("run_records")
+    assert sorted(row["partition"] for row in rows) == list(DAYS.get_partition_keys())
+    holds = sorted(project.warehouse.rows("occupancy"), key=lambda hold: hold["start"])
+    [step] = [s for s in instance.get_run_step_stats(result.run_id) if s.step_key == "daily"]
+    held = sum(((hold["end"] - hold["start"]) * hold["share_milli"] for hold in holds), timedelta())
+    assert step.start_time is not None and step.end_time is not None
+    share = project.settings.worker.share_milli
+    assert held == (holds[-1]["end"] - holds[0]["start"]) * share
+    assert abs(held / share - timedelta(seconds=step.end_time - step.start_time)) < timedelta(milliseconds=5)
+    assert copy_run(instance, project, result.run_id, owners_of([daily])) == []
+
+
+def test_what_was_planned_and_left_out_was_not_made(instance: dg.DagsterInstance, project: Any) -> None:
+    left = dg.materialize([chosen], instance=instance)
+    broke = dg.materialize([breaks], instance=instance, raise_on_error=False)
+    for result in (left, broke):
+        copy_run(instance, project, result.run_id, {})
+    found = {row["asset"]: (row["status"], row["cause"]) for row in project.warehouse.rows("run_records")}
+    assert set(found) == {"made", "first", "second"}
+    assert found["made"] == found["first"] == ("succeeded", None)  # it was there before the step broke
+    assert found["second"][0] == "failed" and "in the middle" in str(found["second"][1])
+
+
 DYING = """
 import os
 import dagster as dg

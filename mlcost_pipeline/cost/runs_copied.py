@@ -8,13 +8,13 @@ times, in any order, and the reader's cursor may be lost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mlcost_pipeline.clock import Clock, model_clock
 from mlcost_pipeline.cost.runs import close_run
-from mlcost_pipeline.recording import STAGES
+from mlcost_pipeline.recording import PURPOSES, STAGES
 from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -28,7 +28,8 @@ RESOURCE_TAG = "mlcost/resource_id"
 class StepFacts:
     """One step of a run that has ended, in the orchestrator's wall time (UTC).
 
-    `source` names the orchestrator (``dagster``, ``dagster:main``); a step that makes several assets is one fact each.
+    `source` names the orchestrator (``dagster``, ``dagster:main``). A step that makes several assets or partitions is
+    one fact each, of which `part` tells them apart. `job_id` and `attempt` are told of a retrain alone.
     """
 
     source: str
@@ -37,22 +38,24 @@ class StepFacts:
     started_at: datetime
     ended_at: datetime
     status: str
+    part: str = ""
     asset: str | None = None
     partition: str | None = None
     model: str | None = None
     stage: str | None = None
+    purpose: str | None = None
+    job_id: str | None = None
+    attempt: int = 1
     cause: str | None = None
     resource_id: str | None = None
     share_milli: int = 1000
     code_version: str | None = None
     inputs_version: str | None = None
-    assets_of_step: int = field(default=1)
 
     @property
     def record_id(self) -> str:
         """The id of this step's own record, the same whenever it is made."""
-        several = f":{self.asset}" if self.assets_of_step > 1 and self.asset else ""
-        return f"{self.source}:{self.run_id}:{self.step}{several}"
+        return f"{self.source}:{self.run_id}:{self.step}{self.part}"
 
 
 def how_ended(*, succeeded: bool, over: bool, cancelled: bool, cause: str | None) -> tuple[str, str | None]:
@@ -64,17 +67,6 @@ def how_ended(*, succeeded: bool, over: bool, cancelled: bool, cause: str | None
     if over:
         return "failed", cause or "the step failed"
     return "lost", "its process died before the step had ended"
-
-
-def partitions_named(partitions: Iterable[str]) -> str | None:
-    """One partition by its name, several as the first and the last."""
-    named = sorted(set(partitions))
-    return None if not named else named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
-
-
-def share_of_each(share_milli: int, assets: int) -> int:
-    """What one of the assets that a step makes holds of the step's share."""
-    return max(1, share_milli // max(1, assets))
 
 
 def versions_told(tags: Mapping[str, str], run_id: str) -> dict[str, str | None]:
@@ -92,7 +84,8 @@ def copy_steps(
 ) -> list[str]:
     """Write what is missing and close what was left open; returns the ids of the records that were touched.
 
-    `own_clock` maps times onto the model's clock (for work of this pipeline); without it they are as they are.
+    What was taken for lost and has ended after all is written again, as it ended. `own_clock` maps times onto the
+    model's clock (for work of this pipeline); without it they are as they are.
     """
     told = {fact.record_id: fact for fact in facts}
     own = _recorded_themselves(warehouse, list(told.values()))
@@ -102,11 +95,38 @@ def copy_steps(
         for record in own.get(name, [])
         if _closed(warehouse, settings, record, fact)
     ]
-    stored = warehouse.rows("run_records", columns=["run_id"], where="run_id = ANY(?)", params=[list(told)])
-    known = {row["run_id"] for row in stored} | set(own)
+    stored = warehouse.rows("run_records", where="run_id = ANY(?)", params=[list(told)])
+    known = {row["run_id"]: row["status"] for row in stored} | dict.fromkeys(own, "")
     missing = [fact for name, fact in told.items() if name not in known]
+    back = [] if own_clock else [f for n, f in told.items() if known.get(n) == "lost" and f.status != "lost"]
+    touched += [] if own_clock else _taken_back(warehouse, told)
     _write(warehouse, settings, missing, own_clock)
-    return touched + [fact.record_id for fact in missing]
+    _write(warehouse, settings, back, own_clock, again=True)
+    return touched + [fact.record_id for fact in (*missing, *back)]
+
+
+def _taken_back(warehouse: Warehouse, told: Mapping[str, StepFacts]) -> list[str]:
+    """Records of steps that were taken for lost, and are told in other parts now: they hold nothing any more."""
+    steps = {(fact.source, fact.run_id): set[str]() for fact in told.values()}
+    for fact in told.values():
+        steps[fact.source, fact.run_id].add(fact.step)
+    rows = warehouse.rows(
+        "run_records", where="orchestrator_run_id = ANY(?) AND status = 'lost'",
+        params=[sorted({fact.run_id for fact in told.values()})],
+    )  # fmt: skip
+    stale = []
+    for row in rows:
+        key = row["source"], row["orchestrator_run_id"]
+        named = str(row["run_id"]).removeprefix(f"{key[0]}:{key[1]}:")
+        of_step = any(named == step or named.startswith((f"{step}:", f"{step}[")) for step in steps.get(key, ()))
+        if of_step and row["run_id"] not in told and row["ended_at"] != row["started_at"]:
+            stale.append(row)
+    ids = [row["run_id"] for row in stale]
+    holds = warehouse.rows("occupancy", where="run_id = ANY(?)", params=[ids])
+    warehouse.append("occupancy", [{**hold, "end": hold["start"]} for hold in holds])
+    cause = "its run has ended after all, and made something else"
+    warehouse.append("run_records", [{**row, "ended_at": row["started_at"], "cause": cause} for row in stale])
+    return ids
 
 
 def _recorded_themselves(warehouse: Warehouse, facts: Sequence[StepFacts]) -> dict[str, list[dict[str, Any]]]:
@@ -133,24 +153,31 @@ def _closed(warehouse: Warehouse, settings: Settings, record: Mapping[str, Any],
     if record["status"] != "running" or record["purpose"] == "retrain":
         return False
     clock = model_clock(warehouse, settings, record["model"])
-    ended = max(record["started_at"], _on(clock, fact.ended_at))
+    ended = max(record["started_at"], _Mapped.of(clock).of_wall(fact.ended_at))
     status = fact.status if fact.status != "succeeded" else "lost"  # a step that succeeded would have closed its own
     close_run(warehouse, clock, str(record["run_id"]), status=status, cause=fact.cause, ended_at=ended)
     return True
 
 
-def _write(warehouse: Warehouse, settings: Settings, facts: Sequence[StepFacts], own_clock: bool) -> None:
-    """The holds first: a record that is there has its hold, and a hold that is there gives its record its times."""
-    names = [fact.record_id for fact in facts]
+def _write(
+    warehouse: Warehouse, settings: Settings, facts: Sequence[StepFacts], own_clock: bool, *, again: bool = False
+) -> None:
+    """The holds first: a record that is there has its hold, and a hold that is there gives its record its times.
+
+    `again` writes both anew, over those of the same start.
+    """
+    if not facts:
+        return
+    names = [] if again else [fact.record_id for fact in facts]
     held = {row["run_id"]: row for row in warehouse.rows("occupancy", where="run_id = ANY(?)", params=[names])}
     models = {fact.model or UNASSIGNED for fact in facts}
-    clocks = {model: model_clock(warehouse, settings, model) if own_clock else Clock() for model in models}
+    clocks = {model: _Mapped.of(model_clock(warehouse, settings, model) if own_clock else Clock()) for model in models}
     holds, records = [], []
     for fact in facts:
         model, hold = fact.model or UNASSIGNED, held.get(fact.record_id)
         if hold is None:
-            start = _on(clocks[model], fact.started_at)
-            hold = {"run_id": fact.record_id, "start": start, "end": max(start, _on(clocks[model], fact.ended_at))}
+            start, end = (clocks[model].of_wall(at) for at in (fact.started_at, fact.ended_at))
+            hold = {"run_id": fact.record_id, "start": start, "end": max(start, end)}
             if fact.resource_id is not None:
                 holds.append({**hold, "resource_id": fact.resource_id, "share_milli": fact.share_milli})
         records.append(_record(fact, model, hold["start"], hold["end"]))
@@ -160,8 +187,12 @@ def _write(warehouse: Warehouse, settings: Settings, facts: Sequence[StepFacts],
 
 def _record(fact: StepFacts, model: str, start: datetime, end: datetime) -> Mapping[str, Any]:
     stage = fact.stage if fact.stage in STAGES else "evaluation"
-    purpose = {"training": "trial", "serving": "batch", "features": "build"}.get(stage, "measure")
+    by_stage = {"training": "trial", "serving": "batch", "features": "build"}.get(stage, "measure")
+    purpose = fact.purpose if fact.purpose in PURPOSES else by_stage
+    retrain = purpose == "retrain"
     return {
+        "job_id": (fact.job_id or f"{fact.source}:{fact.run_id}") if retrain else None,
+        "attempt": fact.attempt if retrain else None,
         "run_id": fact.record_id, "model": model, "stage": stage, "purpose": purpose, "asset": fact.asset,
         "partition": fact.partition, "started_at": start, "ended_at": end, "status": fact.status,
         "cause": fact.cause[:500] if fact.cause else None, "orchestrator_run_id": fact.run_id,
@@ -169,9 +200,20 @@ def _record(fact: StepFacts, model: str, start: datetime, end: datetime) -> Mapp
     }  # fmt: skip
 
 
-def _on(clock: Clock, wall: datetime) -> datetime:
-    """A wall time on a model's clock, which may stand elsewhere and run faster."""
-    if clock.origin is None:
-        return wall.astimezone(UTC)
-    passed = (datetime.now(UTC) - wall.astimezone(UTC)) / timedelta(seconds=1)
-    return clock.now() - timedelta(seconds=clock.rate * passed)
+@dataclass(frozen=True)
+class _Mapped:
+    """A model's clock, which may stand elsewhere and run faster, read once: what touches in wall time touches there."""
+
+    clock: Clock
+    wall: datetime
+    there: datetime
+
+    @classmethod
+    def of(cls, clock: Clock) -> _Mapped:
+        return cls(clock, datetime.now(UTC), clock.now())
+
+    def of_wall(self, at: datetime) -> datetime:
+        if self.clock.origin is None:
+            return at.astimezone(UTC)
+        passed = (self.wall - at.astimezone(UTC)) / timedelta(seconds=1)
+        return self.there - timedelta(seconds=self.clock.rate * passed)

@@ -29,6 +29,8 @@ from tests.cost.billing import line, two_models, write_bill
 
 LOCATION = """
 import os
+import sys
+import time
 
 import dagster as dg
 
@@ -48,20 +50,52 @@ def stopped(context):
     context.instance.report_run_canceled(context.run)
     os._exit(0)  # terminated in mid-step
 
-defs = dg.Definitions(assets=[features, scores, stopped])
+@dg.asset(
+    tags={"mlcost/model": "fraud", "mlcost/stage": "training"}, partitions_def=days,
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def weights() -> None: ...
+
+@dg.multi_asset(specs=[dg.AssetSpec(name, skippable=True) for name in ("one", "two", "three", "four")])
+def some(context):
+    for name in ("one", "three", "four"):
+        yield dg.MaterializeResult(name)
+
+@dg.asset(tags={"mlcost/model": "fraud", "mlcost/stage": "features"})
+def hung():
+    os._exit(9)  # killed: by this instance's account it is under way for ever
+
+@dg.asset(tags={"mlcost/model": "fraud", "mlcost/stage": "features"})
+def slow():
+    time.sleep(7)
+
+defs = dg.Definitions(assets=[features, scores, stopped, weights, some, hung, slow])
 
 if __name__ == "__main__":
+    if "hung" in sys.argv:
+        dg.materialize([hung], instance=dg.DagsterInstance.get())
+    if "slow" in sys.argv:
+        dg.materialize([slow], instance=dg.DagsterInstance.get())
+    if len(sys.argv) > 1:
+        sys.exit()
     instance = dg.DagsterInstance.get()
     for day in ("mon", "tue"):
         dg.materialize([features, scores], instance=instance, partition_key=day, raise_on_error=False)
+    ends = {"dagster/asset_partition_range_start": "mon", "dagster/asset_partition_range_end": "tue"}
+    dg.materialize([weights], instance=instance, tags=ends)
+    dg.materialize([some], instance=instance)
     dg.materialize([stopped], instance=instance, raise_on_error=False)
 """
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("theirs")
+
+
+@pytest.fixture(scope="module")
+def theirs(home: Path) -> Iterator[str]:
     """The GraphQL endpoint of somebody's Dagster, with good, failed and cancelled materialisations."""
-    home = tmp_path_factory.mktemp("theirs")
     (home / "location.py").write_text(LOCATION)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
@@ -98,10 +132,10 @@ def their(url: str, **more: Any) -> tuple[Settings, Orchestrator]:
 
 def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs: str, tmp_path: Path) -> None:
     settings, main = their(theirs)
-    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 3, 5)
+    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 5, 10)
     assert copy_orchestrator(warehouse, settings, main).records == 0
     warehouse.state.update("orchestrators/main", lambda _: {})  # a lost cursor doubles nothing
-    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 3, 0)
+    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 5, 0)
     rows = warehouse.rows("run_records")
     found = {(row["asset"], row["partition"]): (row["status"], row["model"], row["stage"]) for row in rows}
     assert found == {
@@ -110,7 +144,20 @@ def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs
         ("risk/scores", "mon"): ("succeeded", "recs", "evaluation"),  # by the prefix
         ("risk/scores", "tue"): ("failed", "recs", "evaluation"),
         ("shop/stopped", None): ("cancelled", "unassigned", "evaluation"),
+        ("weights", "mon"): ("succeeded", "fraud", "training"),  # one run made both
+        ("weights", "tue"): ("succeeded", "fraud", "training"),
+        ("one", None): ("succeeded", "unassigned", "evaluation"),  # two was planned and left out
+        ("three", None): ("succeeded", "unassigned", "evaluation"),
+        ("four", None): ("succeeded", "unassigned", "evaluation"),
     }
+    retrains = {(row["purpose"], row["job_id"], row["attempt"]) for row in rows if row["asset"] == "weights"}
+    assert len(retrains) == 1 and retrains.pop()[::2] == ("retrain", 1)
+    holds = {row["run_id"]: row for row in warehouse.rows("occupancy")}
+    step = sorted(row["run_id"] for row in rows if row["asset"] in ("one", "three", "four"))
+    tiles = sorted((holds[name]["start"], holds[name]["end"]) for name in step)
+    assert {holds[name]["share_milli"] for name in step} == {1000}  # 1000 has no third: a third of the time each
+    assert tiles[0][1] == tiles[1][0] and tiles[1][1] == tiles[2][0]
+    assert {holds[row["run_id"]]["share_milli"] for row in rows if row["asset"] == "weights"} == {500}
     assert {row["source"] for row in rows} == {"dagster:main"}
     made_from = {row["asset"]: row["inputs_version"] for row in rows if row["partition"] == "mon"}
     assert made_from["risk/scores"] is not None and made_from["risk/features"] is None  # what has no inputs has none
@@ -124,6 +171,31 @@ def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs
     assert set(costs) == set(found)
     failed = costs["risk/scores", "tue"]
     assert failed.outcome == "failed" and failed.effective > 0
+
+
+def test_a_run_that_says_nothing_is_lost_and_told_again_if_it_ends_after_all(
+    warehouse: Warehouse, theirs: str, home: Path
+) -> None:
+    settings, main = their(theirs, lost_after_hours=3 / 3600)
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
+    quiet = {"cwd": home, "env": environment, "stderr": subprocess.DEVNULL}
+    runs = [subprocess.Popen([sys.executable, "location.py", what], **quiet) for what in ("hung", "slow")]
+    runs[0].wait()
+    found = dict[str, Any]()
+    until = time.monotonic() + 60
+    while len(found) < 2 and time.monotonic() < until:
+        copy_orchestrator(warehouse, settings, main)
+        rows = warehouse.rows("run_records", where="status = 'lost'")
+        found |= {row["asset"]: (row["run_id"], row["cause"], row["ended_at"]) for row in rows}
+    assert {cause for _, cause, _ in found.values()} == {"gave no sign of life any more"}
+    assert copy_orchestrator(warehouse, settings, main).records == 0
+    assert runs[1].wait() == 0
+    assert copy_orchestrator(warehouse, settings, main).records == 1  # it had only been slow
+    rows = {row["asset"]: row for row in warehouse.rows("run_records") if row["asset"] in found}
+    assert {name: row["status"] for name, row in rows.items()} == {"hung": "lost", "slow": "succeeded"}
+    held = warehouse.rows("occupancy", where="run_id = ?", params=[found["slow"][0]])
+    assert [hold["end"] for hold in held] == [rows["slow"]["ended_at"]] and rows["slow"]["ended_at"] > found["slow"][2]
+    assert copy_orchestrator(warehouse, settings, main).records == 0
 
 
 @pytest.fixture
@@ -243,7 +315,7 @@ def test_a_server_that_dies_between_two_questions_is_read_again(
     with pytest.raises(SourceError, match="cannot be read"):
         copy_orchestrator(warehouse, settings, main)
     assert warehouse.rows("run_records") == []
-    assert copy_orchestrator(warehouse, *their(theirs)).records == 5
+    assert copy_orchestrator(warehouse, *their(theirs)).records >= 10
 
 
 def test_a_token_is_sent_and_a_missing_one_named(
@@ -260,4 +332,4 @@ def test_a_token_is_sent_and_a_missing_one_named(
         copy_orchestrator(warehouse, settings, main)
     monkeypatch.setenv("THEIR_TOKEN", "s3cret")
     assert copy_orchestrator(warehouse, settings, main).runs == 0
-    assert seen == ["s3cret"]
+    assert set(seen) == {"s3cret"}

@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlcost_pipeline.cost.cloud_tags import tags_for_run
+from mlcost_pipeline.cost.unit_cost import unit_cost
 from mlcost_pipeline.errors import JobError, SourceError
-from mlcost_pipeline.recording import close_silent, record
+from mlcost_pipeline.recording import Recording, close_silent, record
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.sources.ingest import ingest
 from mlcost_pipeline.warehouse import Warehouse
@@ -130,3 +133,25 @@ def test_tags_that_the_cloud_would_refuse_are_refused_before_the_launch() -> Non
         tags_for_run("r" * 300, "fraud", "training")
     with pytest.raises(JobError, match="begin with aws:"):
         tags_for_run("r1", "fraud", "training", others={"aws:team": "x"})
+
+
+def test_a_retrain_that_runs_elsewhere_is_one_job_with_all_its_attempts(
+    warehouse: Warehouse, recorded: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="out of memory"), _retrain(tmp_path, 1):
+        raise ValueError("out of memory")
+    with _retrain(tmp_path, 2):
+        pass
+    rows = read(warehouse, recorded).values()
+    assert {(r["purpose"], r["job_id"], r["attempt"], r["status"]) for r in rows} == {
+        ("retrain", "week-23", 1, "failed"), ("retrain", "week-23", 2, "succeeded"),
+    }  # fmt: skip
+    found = unit_cost(warehouse, recorded, "fraud", f"{datetime.now(UTC):%Y-%m}")
+    assert found.retrains == 0 and found.unpriced_runs == 2  # nobody knows yet what it cost
+    with pytest.raises(JobError, match="only a retrain has a job_id"):
+        record(tmp_path, model="fraud", stage="features", purpose="build", job_id="week-23").__enter__()
+
+
+def _retrain(folder: Path, attempt: int) -> AbstractContextManager[Recording]:
+    return record(folder / "runs", model="fraud", stage="training", purpose="retrain", job_id="week-23",
+                  attempt=attempt, resource_id="i-9")  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from mlcost_pipeline.cost.orchestrators.reading import pages
+from mlcost_pipeline.cost.orchestrators.reading import pages, silent
 from mlcost_pipeline.cost.runs_copied import copy_steps
 from mlcost_pipeline.settings import Orchestrator, Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -43,5 +44,7 @@ def copy_orchestrator(warehouse: Warehouse, settings: Settings, orchestrator: Or
         runs += page.runs
         if number == 0:  # a run of this page's range that ends while later pages are read is newer than all of these
             seen = max(after or 0.0, page.updated - _OVERLAP_SECONDS)
+    for page in silent(orchestrator, datetime.now(UTC)):
+        records += len(copy_steps(warehouse, settings, page.facts, own_clock=False))
     warehouse.state.update(path, lambda value: {**(value or {}), "updated": seen})
     return Copied(orchestrator.name, runs, records)

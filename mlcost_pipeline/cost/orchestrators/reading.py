@@ -1,29 +1,28 @@
-"""Runs of another Dagster instance that have ended, page by page, as plain facts of their steps."""
+"""Runs of another Dagster instance that have ended, page by page, as plain facts of their steps.
+
+A run that nobody ended there (its process was killed, and that instance does not monitor its runs) is lost when it has
+said nothing for as long as the settings allow; if it ends after all, it is told again as it ended.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mlcost_pipeline.cost.orchestrators.client import GraphQL
-from mlcost_pipeline.cost.runs_copied import (
-    RESOURCE_TAG,
-    StepFacts,
-    how_ended,
-    partitions_named,
-    share_of_each,
-    versions_told,
-)
+from mlcost_pipeline.cost.runs_copied import RESOURCE_TAG, StepFacts, how_ended
+from mlcost_pipeline.cost.steps import Ended, Owner, StepLog, facts_of, owner_by_tags
 from mlcost_pipeline.settings import Orchestrator
 
 RUNS_A_PAGE = 50
-PARTITION_TAG = "dagster/partition"
+PARTITION_TAG, RETRY_TAG, ROOT_TAG = "dagster/partition", "dagster/retry_number", "dagster/root_run_id"
+RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+_ENDED, _UNDER_WAY = ("SUCCESS", "FAILURE", "CANCELED"), ("STARTED", "CANCELING")
 _RUNS = """
-query Runs($cursor: String, $after: Float, $limit: Int!) {
-  runsOrError(cursor: $cursor, limit: $limit,
-      filter: {updatedAfter: $after, statuses: [SUCCESS, FAILURE, CANCELED]}) {
+query Runs($cursor: String, $filter: RunsFilter!, $limit: Int!) {
+  runsOrError(cursor: $cursor, limit: $limit, filter: $filter) {
     __typename
     ... on Runs { results {
       runId status startTime endTime updateTime tags { key value }
@@ -38,6 +37,7 @@ query Events($run: ID!, $after: String) {
     __typename
     ... on EventConnection { cursor hasMore events {
       __typename
+      ... on MessageEvent { timestamp }
       ... on AssetMaterializationPlannedEvent { stepKey assetKey { path } }
       ... on MaterializationEvent { stepKey assetKey { path } partition tags { key value } }
       ... on ExecutionStepFailureEvent { stepKey error { message cause { message } } }
@@ -59,11 +59,12 @@ class RunPage:
     updated: float
 
 
-@dataclass
-class _Step:
-    assets: dict[str, list[str]] = field(default_factory=dict)
-    tags: dict[str, dict[str, str]] = field(default_factory=dict)
-    cause: str | None = None
+@dataclass(frozen=True)
+class _RunLog:
+    """By step what it was to make and made; and the newest event, in seconds since 1970."""
+
+    steps: Mapping[str, StepLog]
+    last: float
 
 
 def pages(orchestrator: Orchestrator, updated_after: float | None) -> Iterator[RunPage]:
@@ -72,10 +73,24 @@ def pages(orchestrator: Orchestrator, updated_after: float | None) -> Iterator[R
     Raises:
         SourceError: the orchestrator cannot be read; pages that were given before stay good.
     """
+    yield from _pages(orchestrator, {"updatedAfter": updated_after, "statuses": _ENDED}, None)
+
+
+def silent(orchestrator: Orchestrator, now: datetime) -> Iterator[RunPage]:
+    """Runs that are under way by that instance's account and have said nothing for so long that they are lost.
+
+    Raises:
+        SourceError: the orchestrator cannot be read.
+    """
+    before = (now - timedelta(hours=orchestrator.lost_after_hours)).timestamp()
+    yield from _pages(orchestrator, {"updatedBefore": before, "statuses": _UNDER_WAY}, before)
+
+
+def _pages(orchestrator: Orchestrator, wanted: Mapping[str, Any], silent_since: float | None) -> Iterator[RunPage]:
     graph, cursor = GraphQL(orchestrator), None
     while True:
         try:
-            page, cursor = _page(graph, orchestrator, cursor, updated_after)
+            page, cursor = _page(graph, orchestrator, cursor, wanted, silent_since)
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise graph.unlike(error) from None
         if page.runs:
@@ -85,43 +100,46 @@ def pages(orchestrator: Orchestrator, updated_after: float | None) -> Iterator[R
 
 
 def _page(
-    graph: GraphQL, orchestrator: Orchestrator, cursor: str | None, updated_after: float | None
-) -> tuple[RunPage, str | None]:
+    graph: GraphQL, orchestrator: Orchestrator, cursor: str | None, wanted: Mapping[str, Any],
+    silent_since: float | None,
+) -> tuple[RunPage, str | None]:  # fmt: skip
     """One page of runs, and where the next one begins if there is one."""
-    asked = {"cursor": cursor, "after": updated_after, "limit": RUNS_A_PAGE}
+    asked = {"cursor": cursor, "filter": wanted, "limit": RUNS_A_PAGE}
     found = graph.expect(graph.ask(_RUNS, asked)["runsOrError"], "Runs")["results"]
-    steps = {run["runId"]: _steps(graph, run["runId"]) for run in found}
-    owners = _owners(graph, sorted({key for each in steps.values() for step in each.values() for key in step.assets}))
-    facts = [fact for run in found for fact in _facts(orchestrator, run, steps[run["runId"]], owners)]
+    logs = {run["runId"]: _log(graph, run["runId"]) for run in found}
+    told = [run for run in found if silent_since is None or logs[run["runId"]].last <= silent_since]
+    steps = [step for run in told for step in logs[run["runId"]].steps.values()]
+    owners = _owners(graph, sorted({key for step in steps for key in step.assets}))
+    facts = [fact for run in told for fact in _facts(orchestrator, run, logs[run["runId"]], owners)]
     newest = max((float(run["updateTime"] or 0) for run in found), default=0.0)
     return RunPage(facts, len(found), newest), found[-1]["runId"] if len(found) >= RUNS_A_PAGE else None
 
 
-def _steps(graph: GraphQL, run_id: str) -> dict[str, _Step]:
+def _log(graph: GraphQL, run_id: str) -> _RunLog:
     """By step what it was to make, what it made, and why it failed."""
-    steps: dict[str, _Step] = {}
-    after = None
+    steps: dict[str, StepLog] = {}
+    after, last = None, 0.0
     while True:
         log = graph.expect(graph.ask(_EVENTS, {"run": run_id, "after": after})["logsForRun"], "EventConnection")
         for event in log["events"]:
+            last = max(last, float(event.get("timestamp") or 0) / 1000)
             if event.get("stepKey"):
-                _note(steps.setdefault(event["stepKey"], _Step()), event)
+                _note(steps.setdefault(event["stepKey"], StepLog()), event)
         if not log["hasMore"]:
-            return steps
+            return _RunLog(steps, last)
         after = log["cursor"]
 
 
-def _note(step: _Step, event: Mapping[str, Any]) -> None:
+def _note(step: StepLog, event: Mapping[str, Any]) -> None:
     if event["__typename"] == "ExecutionStepFailureEvent":
         error = event["error"] or {}
         step.cause = str(((error.get("cause") or error).get("message")) or "the step failed").strip()
     elif event.get("assetKey"):
         key = "/".join(event["assetKey"]["path"])
-        partitions = step.assets.setdefault(key, [])
-        if event.get("partition"):
-            partitions.append(event["partition"])
-        if event.get("tags"):
-            step.tags[key] = {tag["key"]: tag["value"] for tag in event["tags"]}
+        if event["__typename"] == "AssetMaterializationPlannedEvent":
+            step.planned.append((key, None))
+        else:
+            step.made[key, event.get("partition")] = {tag["key"]: tag["value"] for tag in event.get("tags") or ()}
 
 
 def _owners(graph: GraphQL, keys: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -133,32 +151,46 @@ def _owners(graph: GraphQL, keys: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _facts(
-    orchestrator: Orchestrator, run: Mapping[str, Any], steps: Mapping[str, _Step], owners: Mapping[str, dict[str, str]]
+    orchestrator: Orchestrator, run: Mapping[str, Any], log: _RunLog, owners: Mapping[str, dict[str, str]]
 ) -> Iterator[StepFacts]:
     tags = {tag["key"]: tag["value"] for tag in run["tags"]}
-    ended_run = run["endTime"] or run["updateTime"]
-    of_run = [tags[PARTITION_TAG]] if PARTITION_TAG in tags else []
+    under_way = run["status"] in _UNDER_WAY
+    ended_run = log.last if under_way else run["endTime"] or run["updateTime"]
+
+    def owner(asset: str | None) -> Owner:
+        model, stage, purpose = owner_by_tags(owners.get(asset or "", {}))
+        # What trains in somebody else's orchestrator is what that team ships, unless its tags say otherwise.
+        return model or _by_prefix(orchestrator, asset), stage, purpose or ("retrain" if stage == "training" else None)
+
     for stats in run["stepStats"]:
         if stats["startTime"] is None:
             continue
-        step = steps.get(stats["stepKey"], _Step())
+        step = log.steps.get(stats["stepKey"], StepLog())
         status, cause = how_ended(
             succeeded=stats["status"] == "SUCCESS", over=stats["status"] == "FAILURE",
             cancelled=run["status"] == "CANCELED", cause=step.cause,
         )  # fmt: skip
-        for asset, partitions in step.assets.items() or [(None, [])]:
-            own = owners.get(asset or "", {})
-            made = step.tags.get(asset or "", {})
-            model = own.get("mlcost/model") or _by_prefix(orchestrator, asset)
-            yield StepFacts(
-                source=f"dagster:{orchestrator.name}", run_id=run["runId"], step=stats["stepKey"], asset=asset,
-                partition=partitions_named(partitions or of_run), model=model,
-                stage=own.get("mlcost/stage"), started_at=_at(stats["startTime"]),
-                ended_at=_at(stats["endTime"] or ended_run), status=status, cause=cause,
-                resource_id=tags.get(RESOURCE_TAG, orchestrator.resource_id),
-                share_milli=share_of_each(orchestrator.share_milli, len(step.assets)),
-                assets_of_step=len(step.assets), **versions_told(made, run["runId"]),
-            )  # fmt: skip
+        if status == "lost" and under_way:
+            cause = "gave no sign of life any more"
+        ended = Ended(_at(stats["startTime"]), _at(stats["endTime"] or ended_run), status, cause)
+        yield from facts_of(
+            step, ended, source=f"dagster:{orchestrator.name}", run_id=run["runId"], step=stats["stepKey"],
+            owner=owner, resource_id=tags.get(RESOURCE_TAG, orchestrator.resource_id),
+            share_milli=orchestrator.share_milli, partition=_partition(tags),
+            job_id=f"dagster:{orchestrator.name}:{tags.get(ROOT_TAG, run['runId'])}",
+            attempt=_attempt(tags),
+        )  # fmt: skip
+
+
+def _partition(tags: Mapping[str, str]) -> str | None:
+    """What a run is about: one partition, or a range of them by its first and last."""
+    ends = [tags[name] for name in RANGE_TAGS if name in tags]
+    return tags.get(PARTITION_TAG) or ("…".join(dict.fromkeys(ends)) if len(ends) == len(RANGE_TAGS) else None)
+
+
+def _attempt(tags: Mapping[str, str]) -> int:
+    number = tags.get(RETRY_TAG, "")
+    return int(number) + 1 if number.isdigit() else 1 if ROOT_TAG not in tags else 2
 
 
 def _by_prefix(orchestrator: Orchestrator, asset: str | None) -> str | None:

@@ -1,6 +1,7 @@
 # Everything runs from the virtual environment that `make install` makes; `make demo` and `make test` make it first.
 PYTHON ?= python3.11
 VENV   ?= .venv
+FOCUS_PYTHON ?= python3.12
 BIN    := $(VENV)/bin
 HOME_DIR ?= demo-home
 TORCH_INDEX ?=
@@ -9,7 +10,7 @@ DATA   ?= ../shared/data
 export DAGSTER_DISABLE_TELEMETRY = yes
 export DO_NOT_TRACK = 1
 
-.PHONY: install demo retail dev test soak lint format bench clean
+.PHONY: install demo retail dev test focus-check soak lint format bench clean
 
 install: $(VENV)/installed
 
@@ -29,6 +30,12 @@ dev: install ## the Dagster UI on what the demo wrote, http://127.0.0.1:3000
 
 test: install
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+# The FinOps Foundation's validator has versions of its own, so it gets an environment of its own; it needs Python 3.12.
+focus-check: install
+	$(FOCUS_PYTHON) -m venv .venv-focus
+	.venv-focus/bin/python -m pip install --quiet --disable-pip-version-check focus-validator==2.2.1 pyarrow==20.0.0
+	$(BIN)/python -m pytest -q tests/cost/test_focus_export.py
 
 soak: install
 	$(BIN)/python -m pytest -q -m soak --timeout=3600

@@ -200,6 +200,28 @@ def bill_restatements(opened: Opened, period: str | None, every: bool, csv_file:
     _print(doc, every=every, csv_file=csv_file)
 
 
+@bill.command("export")
+@click.argument("period")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="A file named *.parquet or *.csv.")
+@click.option("--account", default=None, help="Of this account alone; by default of all.")
+@as_of_option
+@pass_opened
+def bill_export(opened: Opened, period: str, out: Path, account: str | None, as_of: datetime | None) -> None:
+    """Write a month's ledger as FOCUS rows, one a part, for any FinOps tool to read.
+
+    Example: mlcost bill export 2025-06 --out allocated.parquet
+    """
+    from mlcost_pipeline.cost.exact import plain
+    from mlcost_pipeline.cost.focus_export import VERSION, export_focus
+
+    then = opened.as_of(as_of)
+    made = export_focus(then.warehouse, opened.settings, period, out, account)
+    opened.tell_share(then, period)
+    money = " and ".join(f"{plain(amount)} {currency}" for currency, amount in made.effective.items())
+    open_ = ", PROVISIONAL: a bill of it is open" if made.provisional else ""
+    click.echo(f"{made.rows} FOCUS {VERSION} rows of {money} effective written to {out}{open_}")
+
+
 def _place(warehouse: Warehouse, line: str, account: str | None, period: str | None) -> tuple[str, int]:
     from mlcost_pipeline.cost.deliveries import bills_in_force, in_force
 

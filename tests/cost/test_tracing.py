@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 
 from mlcost_pipeline.cli import main
 from mlcost_pipeline.cost.asof import history, in_force_at, standing, versions_of
+from mlcost_pipeline.cost.csv_cells import neutral
 from mlcost_pipeline.cost.deliveries import import_bill, in_force
 from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, reconcile
 from mlcost_pipeline.cost.loaded import Policy, fully_loaded
 from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.cost.tracing import charges_of_run, explain_line
 from mlcost_pipeline.errors import BillError
-from mlcost_pipeline.reports.csv_export import neutral
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 from tests.cost.billing import ACCOUNT, HOUR, NOON, PERIOD, line, past_run, stored_lines, write_bill

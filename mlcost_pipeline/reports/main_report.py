@@ -24,6 +24,7 @@ from mlcost_pipeline.reports.sections import (
     trained,
     unbilled,
     unit_cost,
+    waste,
 )
 from mlcost_pipeline.reports.terminal import print_document, print_lines
 from mlcost_pipeline.settings import Settings
@@ -44,6 +45,7 @@ SECTIONS: tuple[Section, ...] = (
     freshness.freshness,
     spend.spend,
     unit_cost.unit_cost,
+    waste.waste,
     budgets.budgets,
     reconciliation.reconciliation,
     unbilled.not_billed,

@@ -1,0 +1,88 @@
+"""What bought nothing: retrains of no use, replicas that stood idle, lists that nobody read."""
+
+from __future__ import annotations
+
+from mlcost_pipeline.clock import model_clock
+from mlcost_pipeline.cost.waste import IdleReplica, UnreadLists, UselessRetrain, Waste
+from mlcost_pipeline.cost.waste import waste as found_waste
+from mlcost_pipeline.reports.document import ESTIMATE, PROVISIONAL, Document, Number, Table
+from mlcost_pipeline.reports.dress import counted, dressed
+from mlcost_pipeline.reports.values import Cell, Quantity, show_number
+from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.settings_faults import PLATFORM
+from mlcost_pipeline.warehouse import Warehouse
+
+TITLE = "What bought nothing"
+
+
+def waste(warehouse: Warehouse, settings: Settings) -> Document:
+    """One sentence, three sums, and a table for each kind."""
+    found = found_waste(warehouse, settings, model_clock(warehouse, settings, PLATFORM).now())
+    currency = settings.currency
+    doc = Document(
+        title=TITLE,
+        summary=_sentence(found, currency),
+        numbers=[
+            Number("useless_retrains", "retrains that never shipped", found.of_retrains, currency),
+            Number("idle_replicas", "idle serving capacity", found.of_replicas, currency),
+            Number("unread_lists", "lists that nobody read", found.of_lists, currency),
+        ],
+        tables=[
+            _retrains(found.retrains, currency),
+            _replicas(found.replicas, currency),
+            _lists(found.lists, currency),
+        ],
+        notes=["Reads are the lookups on record. Lists of the version in force may still be read, and are in no sum."],
+    )
+    return dressed(doc.marked(*_marks(found)), settings)
+
+
+def _marks(found: Waste) -> list[str]:
+    estimated = [each.estimated for each in found.retrains] + [each.estimated for each in found.lists]
+    open_ = [each.provisional for kind in (found.retrains, found.replicas, found.lists) for each in kind]
+    return [ESTIMATE] * any(estimated) + [PROVISIONAL] * any(open_)
+
+
+def _sentence(found: Waste, currency: str) -> str:
+    never = [each for each in found.retrains if each.became == "never_shipped"]
+    bare = len(found.retrains) - len(never)
+    said = [f"{counted(len(never), 'retrain')} never shipped ({show_number(found.of_retrains, currency)})"]
+    if bare:
+        said.append(f"{bare} shipped without a gain that was shown")
+    if found.replicas:
+        said.append(f"serving capacity stood idle for {show_number(found.of_replicas, currency)}")
+    over = [each for each in found.lists if each.over]
+    if over:
+        lists, read = sum(each.lists for each in over), sum(each.read for each in over)
+        said.append(f"{lists - read:,} of {lists:,} lists were never read ({show_number(found.of_lists, currency)})")
+    return f"{'; '.join(said)}."
+
+
+def _retrains(rows: tuple[UselessRetrain, ...], currency: str) -> Table:
+    cells: list[list[Cell]] = [
+        [each.model, each.job_id, each.began, each.became.replace("_", " "), Quantity(each.spent, currency),
+         "estimate" if each.estimated else "bill", each.reason]
+        for each in rows
+    ]  # fmt: skip
+    columns = ["model", "job", "began", "became", "cost of all attempts", "by", "why"]
+    return Table("Retrains of no use", columns, cells, empty="every retrain that is over shipped, with a gain shown")
+
+
+def _replicas(rows: tuple[IdleReplica, ...], currency: str) -> Table:
+    cells: list[list[Cell]] = [
+        [each.period, each.resource_id, ", ".join(each.models), Quantity(each.spent, currency),
+         Quantity(each.idle, currency)]
+        for each in rows
+    ]  # fmt: skip
+    columns = ["month", "replica", "serves", "cost", "of it held by nobody"]
+    return Table("Serving capacity that nobody held", columns, cells, empty="no bill charges a resource that serves")
+
+
+def _lists(rows: tuple[UnreadLists, ...], currency: str) -> Table:
+    cells: list[list[Cell]] = [
+        [each.model, each.version, each.published_at, each.lists, each.read, Quantity(each.spent, currency),
+         Quantity(each.wasted, currency), "estimate" if each.estimated else "bill", "" if each.over else "in force"]
+        for each in rows
+    ]  # fmt: skip
+    columns = ["model", "version", "published", "lists", "read", "cost", "of it unread", "by", "state"]
+    return Table("Lists that nobody read", columns, cells, empty="no list was published")

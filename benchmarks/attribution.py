@@ -24,6 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.ipc
 import pyarrow.parquet as pq
 from bill_generator import COMPRESSION, Shape, connect, snapshot, write_lines
 
@@ -72,9 +73,10 @@ def identify(folder: Path, shape: Shape) -> dict[str, Any]:
 def slots(folder: Path, shape: Shape) -> dict[str, Any]:
     """Lines → slots, bucket by bucket, written."""
     connection, writer, count = shared_connection(), None, 0
-    for place in sorted((folder / "staged").glob("*.parquet")):
-        lines = f"(SELECT *, 'd' AS delivery_id FROM read_parquet('{place}'))"
-        made = connection.sql(grouped(lines)).to_arrow_table()
+    for place in sorted((folder / "staged").glob("*.arrow")):
+        with pa.memory_map(str(place)) as file, pa.ipc.open_stream(file) as stream:
+            made = grouped(connection, stream.read_all())
+        made = made.append_column("delivery_id", pa.array(["d"] * made.num_rows, pa.string()))
         writer = writer or pq.ParquetWriter(folder / "slots.parquet", made.schema, compression=COMPRESSION)
         writer.write_table(made)
         count += made.num_rows
@@ -110,7 +112,7 @@ def polars(folder: Path, shape: Shape) -> dict[str, Any]:
     import polars as pl
 
     known = snapshot(shape)
-    lines = pl.scan_parquet(str(folder / "staged" / "*.parquet"))
+    lines = pl.scan_parquet(str(folder / "raw.parquet"))
     amount = (pl.col("effective") * 10**12).cast(pl.Int64).sum().alias("amount")
     cut = lines.group_by(_KEYS).agg(amount)
     holds = pl.LazyFrame(known.holds)
@@ -150,7 +152,7 @@ def pandas(folder: Path, shape: Shape) -> dict[str, Any]:
     import pandas as pd
 
     known = snapshot(shape)
-    table = pq.read_table(folder / "staged", columns=[*_KEYS, "effective"])
+    table = pq.read_table(folder / "raw.parquet", columns=[*_KEYS, "effective"])
     scale = pa.scalar(Decimal(10**12), pa.decimal128(13, 0))
     money = pc.multiply(table["effective"].cast(pa.decimal128(24, 12)), scale)
     frame = table.drop_columns(["effective"]).to_pandas()

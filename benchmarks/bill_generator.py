@@ -15,6 +15,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from mlcost_pipeline.cost.line_ids import identified
@@ -83,10 +84,10 @@ FROM tagged"""
 
 
 def write_lines(folder: Path, shape: Shape) -> None:
-    """Lines in a file a bucket under ``staged/``, as an import stages them, and raw in ``raw.parquet``."""
+    """Lines in a stream a bucket under ``staged/``, as an import stages them, and raw in ``raw.parquet``."""
     connection = connect()
     (folder / "staged").mkdir(parents=True, exist_ok=True)
-    writers: dict[int, pq.ParquetWriter] = {}
+    writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
     raw: pq.ParquetWriter | None = None
     for lines in _batches(connection, shape):
         raw = raw or pq.ParquetWriter(folder / "raw.parquet", lines.schema, compression=COMPRESSION)
@@ -98,8 +99,8 @@ def write_lines(folder: Path, shape: Shape) -> None:
         counts = connection.sql("SELECT bucket, count(*) FROM made GROUP BY 1 ORDER BY 1").fetchall()
         for bucket, count in counts:
             if bucket not in writers:
-                place = folder / "staged" / f"{bucket:06d}.parquet"
-                writers[bucket] = pq.ParquetWriter(place, made.schema, compression=COMPRESSION)
+                place, options = folder / "staged" / f"{bucket:06d}.arrow", pa.ipc.IpcWriteOptions(compression="lz4")
+                writers[bucket] = pa.ipc.new_stream(str(place), made.schema, options=options)
             writers[bucket].write_table(made.slice(start, count))
             start += count
     for writer in (*writers.values(), *([raw] if raw else [])):

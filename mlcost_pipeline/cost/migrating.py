@@ -73,8 +73,8 @@ def _move(warehouse: Warehouse, parts: list[Path], bill: dict[str, Any]) -> None
         connection.register("given", identified(with_tags(_as_read(lines, bill)), 1))
         made = connection.sql(f"SELECT *, '{delivery_id}' AS delivery_id FROM given ORDER BY line")
         whole = made.to_arrow_table()
-        connection.register("whole", whole)
-        slots = connection.sql(grouped("whole")).to_arrow_table()
+        slots = grouped(connection, whole)
+        slots = slots.append_column("delivery_id", pa.array([delivery_id] * slots.num_rows, pa.string()))
     finally:
         connection.close()
     warehouse.write_version_batches("billing_lines", scope, delivery_id, _batches("billing_lines", whole))

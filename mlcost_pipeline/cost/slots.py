@@ -10,7 +10,10 @@ import json
 from collections.abc import Iterable
 from decimal import Context, Decimal
 
+import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mlcost_pipeline.tables import TEXT
 
@@ -40,20 +43,30 @@ def money_sum(amounts: Iterable[Decimal]) -> Decimal:
     return from_units(sum(to_units(amount) for amount in amounts))
 
 
-def grouped(lines: str) -> str:
-    """SQL of the slots of lines, in the columns of the table ``billing_slots``; replaced origins count for nothing."""
-    same = ", ".join(
-        f"any_value({name}) AS {name}"
-        for name in (
-            "resource_id", "charge_start", "charge_end", "category", "charge_class", "service", "tags_text",
-            *TAG_KEYS, "invoice_id", "commitment_status", "allocation", "currency",
-        )
-    )  # fmt: skip
-    return (
-        f"SELECT delivery_id, slot_id, bucket, account, period, {same}, count(*) AS lines, sum(billed) AS billed, "
-        f"sum(effective) AS effective, sum(list) AS list FROM {lines} WHERE allocation <> 'replaced' "
-        "GROUP BY delivery_id, slot_id, bucket, account, period ORDER BY slot_id"
-    )
+#: Equal in all lines of a slot, so that any of them has it.
+_SAME = (
+    "resource_id", "charge_start", "charge_end", "category", "charge_class", "service", "tags_text", *TAG_KEYS,
+    "invoice_id", "commitment_status", "allocation", "currency", "bucket", "account", "period",
+)  # fmt: skip
+_SUMMED = """
+SELECT slot_id, min(row) AS row, count(*) AS lines, sum(billed) AS billed, sum(effective) AS effective,
+  sum(list) AS list FROM keyed GROUP BY slot_id ORDER BY slot_id"""
+
+
+def grouped(connection: duckdb.DuckDBPyConnection, lines: pa.Table) -> pa.Table:
+    """Slots of lines, by id, in the columns of ``billing_slots`` but the delivery's; replaced origins do not count.
+
+    Only ids and amounts go through the database: what all lines of a slot share is taken from the first of them.
+    """
+    lines = lines.filter(pc.not_equal(lines["allocation"], "replaced"))
+    keyed = lines.select(["slot_id", *MEASURES]).append_column("row", pa.array(np.arange(lines.num_rows)))
+    connection.register("keyed", keyed)
+    made = connection.sql(_SUMMED).to_arrow_table()
+    connection.unregister("keyed")
+    shared = lines.select(list(_SAME)).take(made["row"])
+    for name in ("slot_id", "lines", *MEASURES):
+        shared = shared.append_column(name, made[name])
+    return shared
 
 
 def with_tags(lines: pa.RecordBatch) -> pa.RecordBatch:

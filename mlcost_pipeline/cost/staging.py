@@ -42,7 +42,6 @@ FROM staged_batch GROUP BY account, period ORDER BY account, period"""
 
 _MOST_DELIVERIES = 10_000
 _ROWS = 131_072
-_SLOTS = grouped("(SELECT *, '' AS delivery_id FROM marked)")
 
 
 @dataclass
@@ -111,9 +110,7 @@ class Staging:
     def slots(self, key: tuple[str, str]) -> Iterator[pa.RecordBatch]:
         """Slots of one account and period, bucket by bucket, in the order of their ids."""
         for bucket in self._sorted.buckets(key):
-            self._connection.register("marked", self._marked(key, bucket))
-            made = self._connection.sql(_SLOTS).to_arrow_table()
-            self._connection.unregister("marked")
+            made = grouped(self._connection, self._marked(key, bucket).read_all())
             yield from made.to_batches(max_chunksize=_ROWS)
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ def ticks_of(dev: DagsterDev, sensor: str) -> list[dict]:
     return dev.ask(TICKS, selector={**LOCATION, "sensorName": sensor})["sensorOrError"]["sensorState"]["ticks"]
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_the_sensor_fires_once_where_evidence_warrants_it_and_says_why_not_where_it_does_not(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     make_shop(shop, days=16, users=60, items=40, payments_per_day=120)
@@ -61,7 +61,7 @@ def test_the_sensor_fires_once_where_evidence_warrants_it_and_says_why_not_where
     config.write_text(head.replace(before, after) + model + tail)
     warehouse = Warehouse(shop / "warehouse")
     with DagsterDev(config, tmp_path) as dev:
-        dev.until(lambda: incumbent(warehouse, "fraud"), 300, "the retrain of fraud was promoted")
+        dev.until(lambda: incumbent(warehouse, "fraud"), 480, "the retrain of fraud was promoted")
         dev.until(lambda: warehouse.rows("decisions", where="model = 'recommendations'"), 60, "the other was decided")
         dev.until(lambda: [run["status"] for run in runs_of(dev, "fraud_retrain")] == ["SUCCESS"], 60, "its run ended")
         (fired,) = runs_of(dev, "fraud_retrain")

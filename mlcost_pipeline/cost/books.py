@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mlcost_pipeline.cost.deliveries import Delivery, account_key, bills_in_force, delivery, scope_of
+from mlcost_pipeline.cost.deliveries import Delivery, account_key, deliveries_in_force, scope_of
 from mlcost_pipeline.cost.reconciliation import require_reconciled
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -37,7 +37,7 @@ def books(warehouse: Warehouse, currency: str | None, period: str | None = None)
 
     Amounts of two currencies are never added up.
     """
-    bills = [bill for pair in bills_in_force(warehouse, period) if (bill := delivery(warehouse, *pair)) is not None]
+    bills = deliveries_in_force(warehouse, period)
     return [Book(bill, _version_of(warehouse, bill)) for bill in bills if currency in (None, bill.currency)]
 
 

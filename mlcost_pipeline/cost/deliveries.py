@@ -136,7 +136,18 @@ def delivery_of(warehouse: Warehouse, delivery_id: str) -> Delivery:
     rows = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[delivery_id])
     if not rows:
         raise BillError(f"delivery {delivery_id}: is not on record; see: mlcost bill status")
-    row = rows[0]
+    return _delivery(rows[0])
+
+
+def deliveries_in_force(warehouse: Warehouse, period: str | None = None) -> list[Delivery]:
+    """Every delivery in force by account and period, of one period or of all, in one look."""
+    names = [in_force(warehouse, *pair) for pair in bills_in_force(warehouse, period)]
+    rows = warehouse.rows("bill_deliveries", where="list_contains(?, delivery_id)", params=[names])
+    known = {row["delivery_id"]: row for row in rows}
+    return [_delivery(known[name]) for name in names if name in known]
+
+
+def _delivery(row: dict[str, Any]) -> Delivery:
     told = {name: json.loads(row.pop(name) or "null") for name in _JSON}
     row.pop("manifest_hash")
     if row["list_total"] is not None and row["list_residue"] is None:

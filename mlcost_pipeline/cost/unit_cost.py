@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from mlcost_pipeline.clock import model_clock
-from mlcost_pipeline.cost.books import Book, asking, books, closed, require_closed
+from mlcost_pipeline.cost.books import Ask, Book, asking, books, closed, require_closed
 from mlcost_pipeline.cost.counted import Counted, counted_by_month, month_bounds
 from mlcost_pipeline.cost.coverage import Covered, covered_by_month
 from mlcost_pipeline.cost.device_ladder import Ladder, ladders_of
@@ -97,13 +97,34 @@ def unit_cost(warehouse: Warehouse, settings: Settings, model: str, period: str)
     Raises:
         Unreconciled: the parts of a bill do not add up to it; nothing is reported then.
     """
-    return _Months.of(warehouse, settings, model).month(period)
+    return _Months.of(warehouse, settings, model, _Bills.of(warehouse, settings)).month(period)
 
 
 def unit_costs(warehouse: Warehouse, settings: Settings, model: str) -> list[UnitCost]:
     """:func:`unit_cost` for every month in which the model spent, ran or earned anything, in order."""
-    found = _Months.of(warehouse, settings, model)
-    return [found.month(period) for period in found.periods]
+    return _Months.of(warehouse, settings, model, _Bills.of(warehouse, settings)).every()
+
+
+def unit_costs_of_all(warehouse: Warehouse, settings: Settings) -> dict[str, list[UnitCost]]:
+    """:func:`unit_costs` of every model; what does not depend on the model is read once."""
+    bills = _Bills.of(warehouse, settings)
+    return {model: _Months.of(warehouse, settings, model, bills).every() for model in settings.owners}
+
+
+@dataclass(frozen=True)
+class _Bills:
+    """All ledgers in force, none of which is off, and the ladders of the device time that they bill."""
+
+    books: Sequence[Book]
+    ask: Ask
+    ladders: Sequence[Ladder]
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, settings: Settings) -> _Bills:
+        found = books(warehouse, settings.currency)
+        closed(warehouse, found)  # a retrain, or a run's device time, may be on the bills of several months
+        ask = asking(warehouse, found)
+        return cls(found, ask, ladders_of(ask))
 
 
 @dataclass(frozen=True)
@@ -123,22 +144,21 @@ class _Months:
     ladders: Sequence[Ladder]
 
     @classmethod
-    def of(cls, warehouse: Warehouse, settings: Settings, model: str) -> _Months:
+    def of(cls, warehouse: Warehouse, settings: Settings, model: str, bills: _Bills) -> _Months:
         if model not in settings.owners:
             settings.model(model)  # says which models there are
-        now, of = model_clock(warehouse, settings, model).now(), books(warehouse, settings.currency)
-        closed(warehouse, of)  # a retrain, or a run's device time, may be on the bills of several months
-        ask, estimates = asking(warehouse, of), estimates_of(warehouse, settings, model, now)
+        now, ask = model_clock(warehouse, settings, model).now(), bills.ask
+        estimates = estimates_of(warehouse, settings, model, now)
         outcomes = counted_by_month(warehouse, settings, model)
         block = settings.models.get(model)
         return cls(
-            warehouse, settings, model, now, of,
+            warehouse, settings, model, now, bills.books,
             spent=spend_by_month(ask, model, estimates),
             retrains=retrains_by_month(ask, model, estimates),
             outcomes=outcomes,
             covered={} if block is None else covered_by_month(warehouse, block, model, outcomes, now),
             predictions=predictions_by_month(warehouse, settings, model),
-            ladders=[ladder for ladder in ladders_of(ask) if ladder.model == model],
+            ladders=[ladder for ladder in bills.ladders if ladder.model == model],
         )  # fmt: skip
 
     @property
@@ -146,9 +166,8 @@ class _Months:
         """Months of which a bill may still change, or has no ledger yet."""
         return {book.bill.period for book in self.books if book.version is None or book.bill.state != "final"}
 
-    @property
-    def periods(self) -> list[str]:
-        return sorted({*self.spent, *self.retrains, *self.outcomes})
+    def every(self) -> list[UnitCost]:
+        return [self.month(period) for period in sorted({*self.spent, *self.retrains, *self.outcomes})]
 
     def month(self, period: str) -> UnitCost:
         ours = [book for book in self.books if book.bill.period == period]

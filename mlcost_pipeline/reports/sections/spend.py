@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from mlcost_pipeline.cost.deliveries import bills_in_force, delivery
+from mlcost_pipeline.cost.deliveries import deliveries_in_force
 from mlcost_pipeline.cost.loaded import fully_loaded
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Picture, Table
 from mlcost_pipeline.reports.dress import counted, dressed, listed, share_of, summed
@@ -21,8 +21,7 @@ NO_BILL = "no ledger is in force: no bill was imported, or none could be attribu
 
 def spend(warehouse: Warehouse, settings: Settings) -> Document:
     """All ledgers in force, in the settings' currency first; other currencies are never added to it."""
-    bills = [delivery(warehouse, *pair) for pair in bills_in_force(warehouse)]
-    provisional = any(bill is not None and bill.state != "final" for bill in bills)
+    provisional = any(bill.state != "final" for bill in deliveries_in_force(warehouse))
     return spend_document(read_spend(warehouse), settings, provisional=provisional)
 
 

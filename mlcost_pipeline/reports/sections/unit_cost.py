@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from mlcost_pipeline.cost.unit_cost import unit_costs
+from mlcost_pipeline.cost.unit_cost import unit_costs_of_all
 from mlcost_pipeline.reports.document import PROXY, Document, Number
 from mlcost_pipeline.reports.dress import dressed, listed
 from mlcost_pipeline.reports.stages.unit_costs import (
@@ -28,7 +28,7 @@ TITLE = "Cost per outcome"
 
 def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
     """One sentence a model; months, stages and utilisation below; outcomes of different models are never added up."""
-    plans = {model: unit_costs(warehouse, settings, model) for model in settings.owners}
+    plans = unit_costs_of_all(warehouse, settings)
     numbers = []
     for model, costs in plans.items():
         shown = newest_measured(costs)

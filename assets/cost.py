@@ -5,6 +5,7 @@ import dagster as dg
 from assets.names import BILL_PERIODS, key, months_of, tags_of
 from mlcost_pipeline.cost.deliveries import import_new
 from mlcost_pipeline.cost.ledger import build_ledger
+from mlcost_pipeline.cost.masking import masked_text, scope_shown, shown_scope
 from mlcost_pipeline.cost.months import mark_counted, mark_month, month_key
 from mlcost_pipeline.cost.outcomes import count_outcomes
 from mlcost_pipeline.cost.runs import close_lost_runs
@@ -28,7 +29,7 @@ def _bill() -> dg.AssetsDefinition:
         """Billing exports taken over whole: one delivery for each account and month, the newest in force."""
         with project.run(context, PLATFORM, stage="evaluation", purpose="measure"):
             deliveries = import_new(project.warehouse, project.settings)
-        scopes = sorted({f"{delivery.account}|{delivery.period}" for delivery in deliveries})
+        scopes = sorted({shown_scope(each.account, each.period, project.settings) for each in deliveries})
         if scopes:
             context.instance.add_dynamic_partitions(str(BILL_PERIODS.name), scopes)
         return materialized(bill_report(deliveries, project.settings))
@@ -52,7 +53,7 @@ def _ledger() -> dg.AssetsDefinition:
     )
     def cost_ledger(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
         """Every unit of one account's month on a run, a model and a stage, or named as what it is."""
-        account, _, period = context.partition_key.rpartition("|")
+        account, period = scope_shown(project.warehouse, project.settings, context.partition_key)
         with project.run(context, PLATFORM, stage="evaluation", purpose="measure", partition=context.partition_key):
             close_lost_runs(project.warehouse, project.clock)
             made = build_ledger(project.warehouse, project.settings, account, period)
@@ -61,7 +62,7 @@ def _ledger() -> dg.AssetsDefinition:
             asset_key=key("cost_ledger"),
             check_name="reconciled",
             passed=made.reconciliation.reconciled,
-            metadata={"summary": made.reconciliation.sentence},
+            metadata={"summary": masked_text(made.reconciliation.sentence, account, project.settings)},
         )
         return result._replace(check_results=[check])
 

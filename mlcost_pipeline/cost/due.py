@@ -12,6 +12,7 @@ from typing import Any
 
 from mlcost_pipeline.cost import attribution
 from mlcost_pipeline.cost.deliveries import account_key, bills_in_force, in_force, scope_of
+from mlcost_pipeline.cost.masking import masked_text, shown_scope
 from mlcost_pipeline.cost.waiting import bills_waiting
 from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.warehouse import Warehouse
@@ -38,7 +39,7 @@ __all__ = ["Behind", "bills_waiting", "is_built", "ledgers_behind", "note_built"
 
 @dataclass(frozen=True)
 class Behind:
-    """A ledger to build: its scope as ``account|period``, a key that names this work, and why."""
+    """A ledger to build: its scope as it may be shown, a key that names this work, and why."""
 
     scope: str
     key: str
@@ -57,7 +58,8 @@ def ledgers_behind(warehouse: Warehouse, settings: Settings) -> list[Behind]:
         if now.items() <= was.items():
             continue
         key = digest(now)
-        found.append(Behind(f"{account}|{period}", key, _reason(account, period, was, now)))
+        reason = masked_text(_reason(account, period, was, now), account, settings)
+        found.append(Behind(shown_scope(account, period, settings), key, reason))
     return found
 
 

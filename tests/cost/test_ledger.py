@@ -17,6 +17,7 @@ from mlcost_pipeline.cost.daily_spend import daily_spend
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, scope_of
 from mlcost_pipeline.cost.due import ledgers_behind
 from mlcost_pipeline.cost.ledger import build_ledger, build_ledgers, reconcile, require_reconciled
+from mlcost_pipeline.cost.masking import scope_shown
 from mlcost_pipeline.cost.prices import billed_runs
 from mlcost_pipeline.cost.registry import register_resource
 from mlcost_pipeline.errors import BillError, NothingCompared, Unreconciled
@@ -217,6 +218,16 @@ def test_nothing_is_told_of_a_ledger_that_a_newer_delivery_took_over(
     assert not daily_spend(warehouse, settings, "fraud", PERIOD, NOON + timedelta(days=60)).final
     build_ledger(warehouse, settings, ACCOUNT, PERIOD)
     assert billed_runs(warehouse) == {"r1": Decimal(5)}
+
+
+def test_a_masked_account_is_found_by_what_is_shown_of_it(shop: Warehouse, settings: Settings) -> None:
+    hidden = settings.model_copy(update={"mask_accounts": True})
+    [behind] = ledgers_behind(shop, hidden)
+    assert ACCOUNT not in behind.scope and ACCOUNT not in behind.reason
+    assert scope_shown(shop, hidden, behind.scope) == (ACCOUNT, PERIOD)
+    assert scope_shown(shop, settings, f"{ACCOUNT}|{PERIOD}") == (ACCOUNT, PERIOD)
+    with pytest.raises(BillError, match=r"no bill in force is of that account and month"):
+        scope_shown(shop, hidden, f"{ACCOUNT}|{PERIOD}")
 
 
 def test_a_ledger_that_does_not_close_is_never_put_in_force(

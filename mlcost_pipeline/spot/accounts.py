@@ -62,6 +62,6 @@ def on_demand_cost(
     if not pools:
         raise JobError("capacity.pools: no pool has market on_demand, so there is nothing to compare with")
     best = min(pools, key=lambda pool: (pool.price_per_hour, pool.name))
-    useful = sum(attempt.useful_wall_seconds for attempt in done) * clock.rate
+    useful = sum(attempt.useful_seconds(clock) for attempt in done)
     changeover = best.startup_seconds + load_seconds(warehouse, clock, model, done)
     return price_of(best.price_per_hour, timedelta(seconds=useful + changeover))

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from mlcost_pipeline.clock import Clock
 from mlcost_pipeline.errors import JobError
 from mlcost_pipeline.warehouse import Warehouse
 
@@ -19,7 +20,8 @@ class Attempt:
 
     `outcome` is null while it runs, then `succeeded`, `interrupted` (by the market or by us), `failed` (an error of
     the job), `lost` (it vanished while nobody looked) or `refused` (no capacity). `beat_at` is when the trainer last
-    told of itself; `data_wait_wall_seconds` is null where it does not say how long it waited for data.
+    told of itself; `data_wait_wall_seconds` is null where it does not say how long it waited for data. `clock_rate` is
+    how many seconds of the model's clock a wall second was then: the clock may go at another rate when it is read.
     """
 
     job_id: str
@@ -46,6 +48,7 @@ class Attempt:
     cpu_wall_seconds: float = 0.0
     data_wait_wall_seconds: float | None = None
     beat_at: datetime | None = None
+    clock_rate: float | None = None
 
     @property
     def run_id(self) -> str:
@@ -59,11 +62,14 @@ class Attempt:
     def ended(self) -> bool:
         return self.ended_at is not None
 
-    @property
-    def useful_wall_seconds(self) -> float:
-        """Stepping time that was not spent on steps done before."""
+    def stepping_seconds(self, clock: Clock) -> float:
+        """Stepping time on the model's clock; `clock` tells its rate where the attempt does not."""
+        return self.stepping_wall_seconds * (self.clock_rate or clock.rate)
+
+    def useful_seconds(self, clock: Clock) -> float:
+        """As :meth:`stepping_seconds`, without what was spent on steps done before."""
         share = (self.steps_done - self.steps_redone) / self.steps_done if self.steps_done else 0.0
-        return self.stepping_wall_seconds * share
+        return self.stepping_seconds(clock) * share
 
     def as_dict(self) -> dict[str, Any]:
         value = {**asdict(self), "price_per_hour": str(self.price_per_hour)}
@@ -87,8 +93,9 @@ def attempts_of(warehouse: Warehouse, job_id: str) -> list[Attempt]:
 
 
 def claim_next(
-    warehouse: Warehouse, job_id: str, *, pool: str, market: str, price_per_hour: Decimal, reason: str, now: datetime
-) -> Attempt | None:
+    warehouse: Warehouse, job_id: str, *, pool: str, market: str, price_per_hour: Decimal, reason: str, now: datetime,
+    clock_rate: float | None = None,
+) -> Attempt | None:  # fmt: skip
     """Create the next attempt on condition that nobody else did; None if somebody else was faster.
 
     Raises:
@@ -97,7 +104,8 @@ def claim_next(
     before = attempts_of(warehouse, job_id)
     if before and not before[-1].ended:
         raise JobError(f"job {job_id}: attempt {before[-1].number} has not ended; it must end before the next begins")
-    attempt = Attempt(job_id, len(before) + 1, pool, market, price_per_hour, reason, now)
+    number = len(before) + 1
+    attempt = Attempt(job_id, number, pool, market, price_per_hour, reason, now, clock_rate=clock_rate)
     created = warehouse.state.create(f"jobs/{job_id}/attempts/{attempt.number}", attempt.as_dict())
     return attempt if created else None
 

@@ -47,7 +47,7 @@ def work_seconds(clock: Clock, job: Mapping[str, Any], attempts: Sequence[Attemp
     steps = sum(attempt.steps_done for attempt in attempts)
     total = max((attempt.total_steps for attempt in attempts), default=0)
     if steps and total:
-        pace = sum(attempt.stepping_wall_seconds for attempt in attempts) * clock.rate / steps
+        pace = sum(attempt.stepping_seconds(clock) for attempt in attempts) / steps
         durable = max(attempt.durable_step for attempt in attempts)
         return (total - durable) * pace
     if job.get("work_estimate_seconds") is not None:

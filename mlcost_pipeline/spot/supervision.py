@@ -144,7 +144,7 @@ class Supervision:
         pool = next(pool for pool in self.settings.capacity.pools if pool.name == choice.pool)
         attempt = claim_next(
             self.warehouse, self.job_id, pool=pool.name, market=pool.market, price_per_hour=pool.price_per_hour,
-            reason=choice.reason, now=self.clock.now(),
+            reason=choice.reason, now=self.clock.now(), clock_rate=self.clock.rate,
         )  # fmt: skip
         if attempt is None or not jobs.set_current_attempt(self.warehouse, self.job_id, attempt.number):
             return
@@ -229,7 +229,7 @@ class Supervision:
         """Register what the attempt trained and note it as the job's candidate."""
         made = read_job(self.folder)
         attempts = attempts_of(self.warehouse, self.job_id)
-        useful = sum(one.useful_wall_seconds for one in attempts) * self.clock.rate
+        useful = sum(one.useful_seconds(self.clock) for one in attempts)
         load = load_seconds(self.warehouse, self.clock, self.model, attempts)
         note_job(self.warehouse, self.model, self.job_id, work_seconds=useful, load_seconds=load)
         version = register(

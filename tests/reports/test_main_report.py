@@ -28,7 +28,8 @@ from mlcost_pipeline.reports.sections.reconciliation import reconciliation
 from mlcost_pipeline.reports.sections.trained import trained
 from mlcost_pipeline.reports.stages import ledger_report
 from mlcost_pipeline.settings import Settings
-from mlcost_pipeline.spot.attempts import change_attempt, claim_next
+from mlcost_pipeline.spot.accounts import on_demand_cost
+from mlcost_pipeline.spot.attempts import attempts_of, change_attempt, claim_next
 from mlcost_pipeline.spot.jobs import note_candidate, open_job, set_current_attempt
 from mlcost_pipeline.warehouse import Warehouse
 from tests.inference.conftest import open_shop
@@ -62,7 +63,7 @@ def trained_once(warehouse: Warehouse, settings: Settings) -> Warehouse:
         start = NOON + 2 * (number - 1) * HOUR
         made = claim_next(
             warehouse, "job1", pool=f"{market}-a", market=market, price_per_hour=Decimal(price), reason="cheapest",
-            now=start,
+            now=start, clock_rate=1.0,
         )  # fmt: skip
         assert made is not None and made.number == number
         set_current_attempt(warehouse, "job1", number)
@@ -180,3 +181,15 @@ def test_a_pipeline_that_stands_still_reads_stale(tmp_path: Path) -> None:
         age = numbers["list_age_seconds"]
         assert isinstance(age, int | float) and hours * 3600 <= age < hours * 3600 + 600
     assert fresh[2] and fresh[240] == 0, f"{published.version} is ten days old"
+
+
+def test_what_on_demand_would_have_cost_does_not_change_with_the_rate_of_todays_clock(
+    trained_once: Warehouse, settings: Settings
+) -> None:
+    attempts = attempts_of(trained_once, "job1")
+    slow, fast = (Clock.fixed_origin(NOON, rate) for rate in (1.0, 720.0))
+    costs = {on_demand_cost(trained_once, settings, clock, "fraud", attempts) for clock in (slow, fast)}
+    assert len(costs) == 1
+    [cost] = costs  # 6,000 s of steps and 10 s of loading at the cheapest on-demand price, and its start-up
+    pool = min((p for p in settings.capacity.pools if p.market == "on_demand"), key=lambda p: p.price_per_hour)
+    assert abs(cost - pool.price_per_hour * Decimal(6010 + pool.startup_seconds) / 3600) < Decimal("1e-9")

@@ -97,12 +97,25 @@ def explain_line(warehouse: Warehouse, delivery_id: str, number: int) -> TracedL
     lines = ask("SELECT * FROM billing_lines WHERE line = ?", number)
     if not lines:
         [ends] = ask("SELECT min(line) AS first, max(line) AS last FROM billing_lines")
-        raise BillError(f"delivery {delivery_id} has no line {number}; its lines are {ends['first']} to {ends['last']}")
+        raise BillError(
+            f"delivery {delivery_id} has no line {number}; its lines are {ends['first']} to {ends['last']}"
+            f"{_elsewhere(warehouse, found, number)}"
+        )
     slots = ask("SELECT * FROM billing_slots WHERE slot_id = ?", lines[0]["slot_id"])
     if not slots:  # an origin charge that its provider split up counts by its parts
         raise BillError(f"delivery {delivery_id}, line {number}: is there as its allocated parts too, and they count")
     parts = [_traced(warehouse, slots[0], row) for row in ask(_PARTS, slots[0]["slot_id"])]
     return TracedLine(lines[0], slots[0], ours[0], parts, _is_open(warehouse, [delivery_id]))
+
+
+def _elsewhere(warehouse: Warehouse, found: Sequence[InForce], number: int) -> str:
+    """Which bills in force have a line of that number: a file of several accounts is several deliveries."""
+    rows = warehouse.query(
+        "SELECT DISTINCT delivery_id, account, period FROM billing_lines WHERE line = ? ORDER BY ALL LIMIT 6",
+        [number], tables=["billing_lines"], versions=versions_of(found),
+    ).to_pylist()  # fmt: skip
+    told = ", ".join(f"{row['delivery_id']}:{number} ({row['account']}, {row['period']})" for row in rows)
+    return f"; a line of that number is in {told}" if told else ""
 
 
 def charges_of_run(warehouse: Warehouse, run_id: str) -> RunCharges:

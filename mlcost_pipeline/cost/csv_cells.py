@@ -6,6 +6,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 #: A cell that begins so is a formula to a spreadsheet (OWASP, "CSV Injection").
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
@@ -26,3 +29,15 @@ def neutral(value: Any) -> str:
         return value.isoformat()
     text = str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def neutral_column(texts: pa.Array) -> pa.Array:
+    """:func:`neutral` of a whole column of texts; null stays null.
+
+    >>> neutral_column(pa.array(["=1+1", "plain", None])).to_pylist()
+    ["'=1+1", 'plain', None]
+    """
+    runs = pc.starts_with(texts, _FORMULA[0])
+    for sign in _FORMULA[1:]:
+        runs = pc.or_(runs, pc.starts_with(texts, sign))
+    return pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)

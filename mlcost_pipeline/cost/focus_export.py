@@ -7,21 +7,20 @@ bill's, to the last unit, and are held against it once the file is written.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from mlcost_pipeline.cost.books import Book, closed_books
-from mlcost_pipeline.cost.csv_cells import neutral
+from mlcost_pipeline.cost.books import Book, books, closed
+from mlcost_pipeline.cost.csv_cells import neutral_column
 from mlcost_pipeline.cost.engine.dialect import text
 from mlcost_pipeline.cost.exact import plain
 from mlcost_pipeline.cost.masking import shown_account
@@ -33,7 +32,11 @@ from mlcost_pipeline.warehouse import Warehouse
 
 VERSION = "1.2"
 _ROWS = 65_536
-_COST = {"billed": "BilledCost", "effective": "EffectiveCost"}
+#: The sum of each measure in a file; a list cost that the effective cost stands in for is not the bill's.
+_SUMS = {
+    "billed": "BilledCost", "effective": "EffectiveCost",
+    "list": "CASE WHEN NOT CAST(x_ListCostIsEffective AS BOOLEAN) THEN ListCost END",
+}  # fmt: skip
 _CATEGORIES = "('Usage', 'Purchase', 'Tax', 'Credit', 'Adjustment')"
 
 # Slots hold no quantity and no price of a SKU: a part is a quantity of one, and its prices are its costs. Where a bill
@@ -73,8 +76,9 @@ SELECT a.shown AS BillingAccountId, a.shown AS BillingAccountName, 'Billing Acco
   s.commitment_status AS x_CommitmentDiscountStatus, l.slot_id AS x_SlotId, l.part AS x_Part,
   l.list IS NULL AS x_ListCostIsEffective, a.open AS x_Provisional, l.delivery_id AS x_DeliveryId,
   l.ledger_version AS x_LedgerVersion
-FROM cost_ledger l JOIN billing_slots s USING (delivery_id, slot_id) JOIN told a ON a.account = l.account
-ORDER BY l.account, s.charge_start, l.slot_id, l.part
+FROM cost_ledger l JOIN (FROM billing_slots WHERE bucket = ?) s USING (delivery_id, slot_id)
+  JOIN told a ON a.account = l.account
+ORDER BY s.charge_start, l.slot_id, l.part
 """
 
 
@@ -94,15 +98,12 @@ def export_focus(
     """Write the ledgers of a month, of all accounts or one, as FOCUS rows: Parquet, or CSV by the file's name.
 
     Raises:
-        BillError: there is no ledger of that month and account, or the file is neither.
+        BillError: a bill of that month and account has no ledger, or there is none, or the file is neither.
         Unreconciled: a ledger does not add up to its bill, or the file not to the ledger; no file is left then.
     """
     if file.suffix not in (".parquet", ".csv"):
         raise BillError(f"{file}: expected a file named *.parquet or *.csv")
-    found = [book for book in closed_books(warehouse, None, period) if account in (None, book.bill.account)]
-    if not found:
-        who = "no account" if account is None else f"account {account}"
-        raise BillError(f"{period}: {who} has a ledger to export; see: mlcost bill status")
+    found = _closed(warehouse, period, account)
     file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(f".{file.name}.part{file.suffix}")
     try:
@@ -115,6 +116,21 @@ def export_focus(
     effective = {name: money_sum(_stored(b, "effective") for b in found if b.bill.currency == name)
                  for name in currencies}  # fmt: skip
     return Exported(file, rows, effective, any(book.bill.state != "final" for book in found))
+
+
+def _closed(warehouse: Warehouse, period: str, account: str | None) -> list[Book]:
+    """The month's books, all of them: a sum that leaves an account out would pass for the whole bill."""
+    found = [book for book in books(warehouse, None, period) if account in (None, book.bill.account)]
+    if not found:
+        who = "no account" if account is None else f"account {account}"
+        raise BillError(f"{period}: {who} has a ledger to export; see: mlcost bill status")
+    without = [book.bill.account for book in found if book.version is None]
+    if without:
+        raise BillError(
+            f"{period}: no ledger stands on the bill in force of account {', '.join(without)}, so nothing was "
+            "exported; run: mlcost tick, or choose another account by --account"
+        )
+    return closed(warehouse, found)
 
 
 def _write(warehouse: Warehouse, settings: Settings, found: list[Book], file: Path) -> int:
@@ -145,40 +161,40 @@ def _parts_of(
     connection.register("told", pa.Table.from_pylist([told]))
     connection.execute(f"CREATE OR REPLACE TEMP VIEW cost_ledger AS FROM read_parquet({text(str(ledger))})")
     connection.execute(f"CREATE OR REPLACE TEMP VIEW billing_slots AS FROM read_parquet({text(str(slots))})")
-    yield from connection.sql(_PARTS).to_arrow_reader(_ROWS)
+    buckets = connection.sql("SELECT DISTINCT bucket FROM billing_slots ORDER BY bucket").fetchall()
+    for bucket in buckets:  # sorted one by one, so that a bill of any size takes the memory of a bucket
+        yield from connection.sql(_PARTS, params=list(bucket)).to_arrow_reader(_ROWS)
 
 
 @contextmanager
 def _sink(file: Path) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Takes batches into a Parquet or CSV file; the schema is that of the first."""
-    if file.suffix == ".csv":
-        with file.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
+    opened: list[pq.ParquetWriter | pacsv.CSVWriter] = []
 
-            def rows(batch: pa.RecordBatch) -> None:
-                if stream.tell() == 0:
-                    writer.writerow(batch.schema.names)
-                columns = [column.to_pylist() for column in batch.columns]
-                writer.writerows([_cell(value) for value in row] for row in zip(*columns, strict=True))
-
-            yield rows
-        return
-    opened: list[pq.ParquetWriter] = []
-
-    def group(batch: pa.RecordBatch) -> None:
-        if not opened:
+    def write(batch: pa.RecordBatch) -> None:
+        if file.suffix == ".csv":
+            batch = _cells(batch)
+        if not opened and file.suffix == ".csv":
+            opened.append(pacsv.CSVWriter(file, batch.schema))
+        elif not opened:
             opened.append(pq.ParquetWriter(file, batch.schema, compression="zstd"))
         opened[0].write_batch(batch)
 
     try:
-        yield group
+        yield write
     finally:
         for one in opened:
             one.close()
 
 
-def _cell(value: Any) -> str:
-    return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else neutral(value)
+def _cells(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times as FOCUS writes them, and texts that no spreadsheet runs."""
+    columns = [
+        pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ") if pa.types.is_timestamp(column.type)
+        else neutral_column(column) if pa.types.is_string(column.type) else column
+        for column in batch.columns
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _stored(book: Book, measure: str) -> Decimal:
@@ -186,20 +202,21 @@ def _stored(book: Book, measure: str) -> Decimal:
     bill = book.bill
     total, residue = {
         "billed": (bill.billed_total, bill.billed_residue), "effective": (bill.effective_total, bill.effective_residue),
+        "list": (bill.list_total, bill.list_residue),
     }[measure]  # fmt: skip
-    return from_units(to_units(total) - to_units(residue))
+    return from_units(to_units(total or Decimal(0)) - to_units(residue or Decimal(0)))
 
 
 def _held_against(found: list[Book], file: Path, named: Path) -> None:
     """The file, which is to be `named`, read back: its sums are those of the bills, by currency and measure."""
     source = f"read_csv({text(str(file))}, all_varchar = true)" if file.suffix == ".csv" else text(str(file))
-    sums = ", ".join(f"sum(CAST({column} AS DECIMAL(38, 18))) AS {name}" for name, column in _COST.items())
+    sums = ", ".join(f"sum(CAST({column} AS DECIMAL(38, 18))) AS {name}" for name, column in _SUMS.items())
     rows = connect().sql(f"SELECT BillingCurrency AS currency, {sums} FROM {source} GROUP BY 1").fetchall()
-    written = {currency: (billed, effective) for currency, billed, effective in rows}
+    written = {currency: dict(zip(_SUMS, amounts, strict=True)) for currency, *amounts in rows}
     for currency in sorted({book.bill.currency for book in found}):
-        for number, measure in enumerate(_COST):
+        for measure in _SUMS:
             due = money_sum(_stored(book, measure) for book in found if book.bill.currency == currency)
-            there = written.get(currency, (Decimal(0),) * len(_COST))[number]
+            there = written.get(currency, {}).get(measure) or Decimal(0)
             if there != due:
                 raise Unreconciled(
                     f"{named}: {measure} adds up to {plain(there)} {currency} and the bills to "

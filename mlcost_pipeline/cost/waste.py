@@ -6,20 +6,19 @@ is called waste that was not seen to be: what cannot be told is told as unknown,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.books import Ask, Book, asking, books, closed
-from mlcost_pipeline.cost.prices import unbilled
-from mlcost_pipeline.cost.slots import from_units, money_sum, to_units
+from mlcost_pipeline.cost.books import asking, books, closed
+from mlcost_pipeline.cost.idle_replicas import IdleReplica, idle_replicas
+from mlcost_pipeline.cost.run_costs import RunCosts, run_costs
+from mlcost_pipeline.cost.slots import money_sum
+from mlcost_pipeline.cost.unread_lists import UnreadLists, unknown_of, unread_lists
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
-
-#: Tiers of a lookup that read the user's own list.
-READ = ("fresh", "filtered")
 
 
 @dataclass(frozen=True)
@@ -40,44 +39,13 @@ class UselessRetrain:
 
 
 @dataclass(frozen=True)
-class IdleReplica:
-    """A resource that served in a month: what it cost, and the part that nobody held of it; models by name."""
-
-    period: str
-    resource_id: str
-    models: tuple[str, ...]
-    spent: Decimal
-    idle: Decimal
-    provisional: bool
-
-
-@dataclass(frozen=True)
-class UnreadLists:
-    """A version of the lists, from its publication to the next: how many users' lists a lookup on record read.
-
-    `wasted` is the part of the batch's cost that went into the lists that nobody read, None where its cost is unknown;
-    `over` tells whether another version has taken its place, so that no more will be read.
-    """
-
-    model: str
-    version: str
-    published_at: datetime
-    lists: int
-    read: int
-    spent: Decimal | None
-    wasted: Decimal | None
-    over: bool
-    estimated: bool
-    provisional: bool
-
-
-@dataclass(frozen=True)
 class Waste:
-    """Of all models, in the settings' currency."""
+    """Of all models, in the settings' currency; `unknown` says in sentences what could not be told."""
 
     retrains: tuple[UselessRetrain, ...]
     replicas: tuple[IdleReplica, ...]
     lists: tuple[UnreadLists, ...]
+    unknown: tuple[str, ...]
 
     @property
     def of_retrains(self) -> Decimal:
@@ -105,87 +73,23 @@ SELECT a.model, a.job_id, a.began, a.runs, j.state, j.reason, m.promoted_at, m.v
 FROM attempts a LEFT JOIN jobs j USING (job_id) LEFT JOIN made m USING (job_id)
 WHERE NOT a.under_way AND j.state IS DISTINCT FROM 'open' ORDER BY a.model, a.began, a.job_id
 """
-_PAID = """
-SELECT run_id, sum(effective) AS effective, list_sort(list(DISTINCT period)) AS months FROM cost_ledger
-WHERE run_id IS NOT NULL GROUP BY run_id
-"""
-_IDLE = """
-WITH serving AS (SELECT DISTINCT lower(o.resource_id) AS resource, strftime(m.month, '%Y-%m') AS period, r.model
-  FROM run_records r JOIN occupancy o USING (run_id),
-    unnest(generate_series(date_trunc('month', o.start), coalesce(o."end", r.ended_at, o.start), INTERVAL 1 MONTH))
-      AS m(month)
-  WHERE r.stage = 'serving' AND r.purpose = 'online'),
-spent AS (SELECT l.period, s.resource_id, sum(l.effective) AS spent,
-    coalesce(sum(l.effective) FILTER (l.method = 'idle'), 0) AS idle
-  FROM cost_ledger l JOIN billing_slots s USING (delivery_id, slot_id) WHERE s.resource_id IS NOT NULL GROUP BY ALL)
-SELECT p.period, p.resource_id, list_sort(list(v.model)) AS models, any_value(p.spent) AS spent,
-  any_value(p.idle) AS idle
-FROM spent p JOIN serving v ON v.resource = lower(p.resource_id) AND v.period = p.period
-GROUP BY p.period, p.resource_id ORDER BY p.period DESC, idle DESC, p.resource_id
-"""
-_LISTS = """
-WITH live AS (SELECT model, version, published_at, users, run_id,
-    lead(published_at) OVER (PARTITION BY model ORDER BY published_at) IS NOT NULL OR rolled_back_at IS NOT NULL AS over
-  FROM publications WHERE published_at IS NOT NULL),
-seen AS (SELECT version, count(DISTINCT user_id) AS readers FROM lookups
-  WHERE list_contains(?, tier) AND version IS NOT NULL GROUP BY version)
-SELECT live.*, coalesce(readers, 0) AS readers FROM live LEFT JOIN seen USING (version)
-ORDER BY model, published_at DESC
-"""
 
 
 def waste(warehouse: Warehouse, settings: Settings, now: datetime) -> Waste:
-    """All that is known to have been spent for nothing, and on what.
+    """All that is known to have been spent for nothing, on what, and what is not known.
 
     Raises:
         Unreconciled: the parts of a ledger do not add up to its bill.
     """
     found = books(warehouse, settings.currency)
     closed(warehouse, found)
-    ask, may_change = asking(warehouse, found), _open_months(found)
-    costs = _Costs.of(warehouse, settings, ask, now, may_change)
-    return Waste(
-        tuple(_retrain(row, costs) for row in _rows(ask, _JOBS, "run_records", "model_versions", "jobs")
-              if _became(row) is not None),
-        tuple(
-            IdleReplica(row["period"], row["resource_id"], tuple(row["models"]), row["spent"], row["idle"],
-                        row["period"] in may_change)
-            for row in _rows(ask, _IDLE, "cost_ledger", "billing_slots", "run_records", "occupancy")
-        ),
-        tuple(_lists(row, costs) for row in ask(_LISTS, [list(READ)], ["publications", "lookups"]).to_pylist()),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Costs:
-    paid: Mapping[str, tuple[Decimal, Sequence[str]]]
-    estimates: Mapping[str, Decimal | None]
-    may_change: frozenset[str]
-
-    @classmethod
-    def of(
-        cls, warehouse: Warehouse, settings: Settings, ask: Ask, now: datetime, may_change: frozenset[str]
-    ) -> _Costs:
-        paid = {row["run_id"]: (row["effective"], row["months"]) for row in _rows(ask, _PAID, "cost_ledger")}
-        priced = {each.run_id: each.amount for each in unbilled(warehouse, settings, now)}
-        return cls(paid, priced, may_change)
-
-    def of_runs(self, runs: Sequence[str]) -> tuple[Decimal | None, bool, bool]:
-        """(cost, whether the price book says a part of it, whether a bill of it may change); cost None is unknown."""
-        amounts = [self.paid[run][0] if run in self.paid else self.estimates.get(run) for run in runs]
-        estimated = any(run not in self.paid for run in runs)
-        months = {month for run in runs if run in self.paid for month in self.paid[run][1]}
-        known = None if None in amounts else money_sum(amount for amount in amounts if amount is not None)
-        return known, estimated, estimated or not months.isdisjoint(self.may_change)
-
-
-def _open_months(found: Sequence[Book]) -> frozenset[str]:
-    return frozenset(book.bill.period for book in found if book.version is None or book.bill.state != "final")
-
-
-def _rows(ask: Ask, sql: str, *tables: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = ask(sql, [], tables).to_pylist()
-    return rows
+    ask = asking(warehouse, found)
+    costs = run_costs(warehouse, settings, ask, found, now)
+    jobs = ask(_JOBS, [], ["run_records", "model_versions", "jobs"]).to_pylist()
+    retrains = tuple(_retrain(row, costs) for row in jobs if _became(row) is not None)
+    replicas, unknown = idle_replicas(ask, now, costs.may_change)
+    lists = unread_lists(ask, costs)
+    return Waste(retrains, tuple(replicas), lists, (*_unknown_jobs(jobs, retrains), *unknown, *unknown_of(lists)))
 
 
 def _became(row: Mapping[str, Any]) -> str | None:
@@ -197,24 +101,32 @@ def _became(row: Mapping[str, Any]) -> str | None:
     return "no_gain_shown" if row["low"] is not None and row["low"] <= 0 else None
 
 
-def _retrain(row: Mapping[str, Any], costs: _Costs) -> UselessRetrain:
+def _retrain(row: Mapping[str, Any], costs: RunCosts) -> UselessRetrain:
     became = _became(row)
     assert became is not None
     reason = {
         "never_shipped": str(row["reason"] or "its job ended without a promotion"),
         "no_gain_shown": f"{row['version']} was promoted, and not shown to be better than {row['compared_with']}",
     }[became]
-    spent, estimated, provisional = costs.of_runs(row["runs"])
-    return UselessRetrain(row["model"], row["job_id"], row["began"], became, reason, spent, estimated, provisional)
+    paid = costs.of_runs(row["runs"])
+    return UselessRetrain(
+        row["model"], row["job_id"], row["began"], became, reason, paid.amount, paid.estimated, paid.provisional
+    )
 
 
-def _lists(row: Mapping[str, Any], costs: _Costs) -> UnreadLists:
-    spent, estimated, provisional = costs.of_runs([row["run_id"]]) if row["run_id"] else (None, False, True)
-    read = min(int(row["readers"]), int(row["users"]))
-    wasted = None
-    if spent is not None and row["users"]:
-        wasted = from_units(to_units(spent) * (row["users"] - read) // row["users"])
-    return UnreadLists(
-        row["model"], row["version"], row["published_at"], row["users"], read, spent, wasted, bool(row["over"]),
-        estimated, provisional,
-    )  # fmt: skip
+def _unknown_jobs(jobs: Sequence[Mapping[str, Any]], retrains: Sequence[UselessRetrain]) -> Iterator[str]:
+    elsewhere = sum(row["state"] is None for row in jobs)
+    if elsewhere:
+        yield f"Whether it shipped is not on record for {elsewhere} of {len(jobs)} retrains, which are in no sum."
+    untold = sum(row["state"] is not None and row["promoted_at"] is not None and row["low"] is None for row in jobs)
+    if untold:
+        yield (
+            f"Whether it brought a gain is not known of {untold} of {len(jobs)} retrains: they shipped, and nothing "
+            "was compared."
+        )
+    unpriced = sum(each.spent is None for each in retrains)
+    if unpriced:
+        yield (
+            f"What it cost is in no bill and has no price for {unpriced} of {len(retrains)} retrains of no use; they "
+            "are in no sum."
+        )

@@ -39,11 +39,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Validation:
-    """All checks of a version, and the two figures the next version is compared with."""
+    """All checks of a version, the two figures the next version is compared with, and how many users have a list."""
 
     checks: tuple[Check, ...]
     coverage: float
     popular_share: float
+    lists: int
 
     @property
     def passed(self) -> bool:
@@ -59,6 +60,7 @@ class Validation:
             "passed": self.passed,
             "coverage": self.coverage,
             "popular_share": self.popular_share,
+            "lists": self.lists,
             "checks": [asdict(check) for check in self.checks],
         }
         return json.dumps(data, sort_keys=True, separators=(",", ":"))
@@ -107,7 +109,7 @@ def validate(
         *_distinct(user, item, score, len(users)),
         *_against_last(last, covered, popular_share, len(users)),
     )
-    return Validation(checks, round(covered, 6), round(popular_share, 6))
+    return Validation(checks, round(covered, 6), round(popular_share, 6), len(users))
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str]]:

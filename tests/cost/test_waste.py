@@ -86,7 +86,8 @@ def test_what_nobody_held_of_a_replica_is_idle_and_a_trainer_is_no_replica(
     )  # fmt: skip
     found = waste(warehouse, settings, LATER)
     [replica] = found.replicas
-    assert (replica.resource_id, replica.models, replica.spent, replica.idle) == ("serve-1", ("fraud",), 24, 18)
+    assert (replica.resource_id, replica.models, replica.spent) == ("serve-1", ("fraud",), Decimal(24))
+    assert (replica.unheld, replica.unused, replica.unmeasured) == (Decimal(18), None, Decimal(6))
     assert replica.provisional and found.of_replicas == 18
 
 
@@ -104,6 +105,169 @@ def test_lists_that_no_lookup_read_wasted_their_part_of_the_batch(warehouse: War
     assert found.of_lists == Decimal("1.666666666666666666")
     doc = section(warehouse, settings)
     assert "12 of 13 lists were never read (1.67 USD)" in doc.summary and not doc.marks
+
+
+def version(warehouse: Warehouse, name: str, day: int, *, live: bool = True, **more: Any) -> None:
+    at = NOON + timedelta(days=day)
+    row = {"version": name, "model": "recs", "model_version": "m", "data_cut": at, "validation": "{}", "users": 10}
+    warehouse.append("publications", [{**row, "published_at": at if live else None, **more}])
+
+
+def looked_up(warehouse: Warehouse, name: str | None, day: int, user: str = "u1") -> None:
+    warehouse.append("lookups", [{
+        "request_id": f"{name}-{day}-{user}", "looked_up_at": NOON + timedelta(days=day, hours=1), "user_id": user,
+        "arm": "treated", "tier": "fresh" if name else "static", "reason": "-", "version": name, "items": ["i"],
+        "model": "recs", "latency_seconds": 0.1,
+    }])  # fmt: skip
+
+
+def test_lists_are_unread_only_where_lookups_were_noted(warehouse: Warehouse, settings: Settings) -> None:
+    for day, name in enumerate(("unheard", "first", "quiet", "bad", "now")):
+        past_run(warehouse, f"b-{name}", model="recs", stage="serving", start=NOON + timedelta(days=day))
+        gone = NOON + timedelta(days=3, hours=2) if name == "bad" else None
+        version(warehouse, name, day, run_id=f"b-{name}", rolled_back_at=gone)
+    looked_up(warehouse, "first", 1)
+    looked_up(warehouse, None, 2)  # somebody asked while "quiet" was live, and its lists were not read
+    looked_up(warehouse, "now", 4)
+    write_ledger(
+        warehouse, *(part("1", run=f"b-{name}", model="recs") for name in ("unheard", "first", "quiet", "now"))
+    )
+    found = waste(warehouse, settings, LATER)
+    assert [(each.version, each.state, each.read, each.wasted) for each in found.lists] == [
+        ("now", "in_force", 1, Decimal("0.9")),
+        ("bad", "replaced", 0, None),  # rolled back unread; neither a bill nor a price tells what it cost
+        ("quiet", "replaced", 0, 1),
+        ("first", "replaced", 1, Decimal("0.9")),
+        ("unheard", "replaced", None, None),  # nothing was noted yet: perhaps everybody read them
+    ]
+    assert found.of_lists == Decimal("1.9")
+    assert found.unknown == (
+        "Whether anybody read them is not known of 1 of 4 versions of the lists: no lookup was noted while they were "
+        "live.",
+        "What they cost is in no bill and has no price for 1 of 4 versions of the lists; they are in no sum.",
+    )
+
+
+def test_a_version_that_a_rollback_brought_back_may_still_be_read(warehouse: Warehouse, settings: Settings) -> None:
+    version(warehouse, "kept", 0)
+    version(warehouse, "bad", 1, rolled_back_at=NOON + timedelta(days=2))
+    looked_up(warehouse, "kept", 0)
+    assert {each.version: each.state for each in waste(warehouse, settings, LATER).lists} == {
+        "kept": "in_force", "bad": "replaced",
+    }  # fmt: skip
+
+
+def test_lists_that_never_went_live_wasted_all_and_users_without_a_list_none(
+    warehouse: Warehouse, settings: Settings
+) -> None:
+    for name in ("live", "failed", "late", "waiting"):
+        past_run(warehouse, f"b-{name}", model="recs", stage="serving")
+    version(warehouse, "live", 5, run_id="b-live", validation='{"lists":8,"passed":true}')
+    version(warehouse, "failed", 6, run_id="b-failed", live=False, validation='{"lists":8,"passed":false}')
+    version(warehouse, "late", 4, run_id="b-late", live=False, validation='{"lists":8,"passed":true}')
+    version(warehouse, "waiting", 7, run_id="b-waiting", live=False, validation='{"lists":8,"passed":true}')
+    looked_up(warehouse, "live", 5)
+    write_ledger(
+        warehouse, *(part("4", run=f"b-{name}", model="recs") for name in ("live", "failed", "late", "waiting"))
+    )
+    found = waste(warehouse, settings, LATER)
+    assert {each.version: (each.state, each.lists, each.wasted) for each in found.lists} == {
+        "waiting": ("waiting", 8, 4),
+        "failed": ("never_live", 8, 4),
+        "live": ("in_force", 8, Decimal("3.5")),
+        "late": ("never_live", 8, 4),
+    }
+    assert found.of_lists == 8
+
+
+def test_two_versions_of_one_batch_share_its_cost(warehouse: Warehouse, settings: Settings) -> None:
+    past_run(warehouse, "both", model="recs", stage="serving")
+    for day, name in enumerate(("one", "two", "three")):
+        version(warehouse, name, day, run_id="both" if day < 2 else None, users=10 + 10 * day)
+        looked_up(warehouse, name, day)
+    write_ledger(warehouse, part("3", run="both", model="recs"))
+    found = {each.version: (each.spent, each.wasted) for each in waste(warehouse, settings, LATER).lists}
+    assert found == {"one": (1, Decimal("0.9")), "two": (2, Decimal("1.9")), "three": (None, None)}
+
+
+def test_a_service_that_still_runs_serves_in_every_month_since(warehouse: Warehouse, settings: Settings) -> None:
+    start = NOON - timedelta(days=60)
+    run = {"run_id": "on", "model": "fraud", "stage": "serving", "purpose": "online", "started_at": start}
+    warehouse.append("run_records", [{**run, "status": "running"}])
+    warehouse.append("occupancy", [{"run_id": "on", "resource_id": "serve-1", "start": start, "share_milli": 500}])
+    past_run(warehouse, "ended", stage="serving", purpose="online", resource="serve-2", hours=0.5,
+             start=datetime(2026, 2, 28, 23, 30, tzinfo=NOON.tzinfo))  # fmt: skip
+    past_run(warehouse, "trained", resource="serve-2")
+    write_ledger(
+        warehouse, part("18", model=None, stage=None, method="idle", resource="serve-1"),
+        part("5", run="trained", resource="serve-2"),  # it served until March, not in it
+    )  # fmt: skip
+    found = waste(warehouse, settings, NOON)
+    assert [(each.period, each.resource_id, each.idle) for each in found.replicas] == [
+        ("2026-03", "serve-1", Decimal(18))
+    ]
+    [unknown] = found.unknown  # January and February of the one, February of the other
+    assert "3 of 4 months of a resource that served are in no ledger" in unknown
+
+
+def test_a_replica_that_was_left_on_is_idle_until_other_work_takes_it(warehouse: Warehouse, settings: Settings) -> None:
+    for name in ("left-on", "reused"):
+        past_run(warehouse, name, model="recs", stage="serving", purpose="online", resource=name)
+        write_ledger(warehouse, part("2", run=name, resource=name), account=name)
+    past_run(warehouse, "trainer", resource="reused", start=NOON + timedelta(days=30))
+    write_ledger(
+        warehouse, part("5", model=None, stage=None, method="idle", resource="left-on"),
+        part("4", model=None, stage=None, method="unattributed", reason="no_run_at_that_time", resource="left-on"),
+        part("7", run="trainer", resource="reused"), part("3", model=None, method="idle", resource="reused"),
+        period="2026-04",
+    )  # fmt: skip
+    found = waste(warehouse, settings, LATER)
+    assert {(each.period, each.resource_id): (each.models, each.unheld) for each in found.replicas} == {
+        ("2026-03", "left-on"): (("recs",), 0), ("2026-03", "reused"): (("recs",), 0),
+        ("2026-04", "left-on"): (("recs",), 9),
+    }  # fmt: skip
+    assert found.of_replicas == 9
+
+
+def test_what_a_service_held_and_left_idle_is_idle_as_far_as_it_was_measured(
+    warehouse: Warehouse, settings: Settings
+) -> None:
+    def served(name: str, resource: str, **more: Any) -> None:
+        past_run(warehouse, name, stage="serving", purpose="online", resource=resource, **more)
+
+    served("busy-quarter", "whole", busy_seconds=900.0, busy_coverage=1.0)  # of an hour
+    served("over", "cpu", busy_seconds=4000.0, busy_coverage=1.0)  # CPU time of several threads: all of it was busy
+    served("half-seen", "part", busy_seconds=900.0, busy_coverage=0.5)
+    served("unseen", "part", model="recs", share=500)
+    served("unsure", "unsure", busy_seconds=900.0)  # nobody says how much of it was looked at
+    past_run(warehouse, "trained", resource="whole")
+    runs = {"busy-quarter": "whole", "trained": "whole", "over": "cpu", "half-seen": "part", "unsure": "unsure"}
+    write_ledger(
+        warehouse, *(part("8", run=name, stage="serving", resource=place) for name, place in runs.items()),
+        part("3", run="unseen", model="recs", stage="serving", resource="part"),
+        part("1", model=None, stage=None, method="idle", resource="PART"),
+    )  # fmt: skip
+    found = waste(warehouse, settings, LATER)
+    told = {each.resource_id.lower(): (each.unheld, each.unused, each.unmeasured) for each in found.replicas}
+    assert told == {
+        "whole": (0, 6, 0), "cpu": (0, 0, 0), "part": (1, 2, 7), "unsure": (0, None, 8),
+    }  # fmt: skip
+    assert found.of_replicas == 9 and {each.models for each in found.replicas} == {("fraud",), ("fraud", "recs")}
+    assert any("in 2 of 4 months of a resource that served" in each for each in found.unknown)
+
+
+def test_what_a_retrain_brought_is_not_guessed(warehouse: Warehouse, settings: Settings) -> None:
+    past_run(warehouse, "elsewhere/1", purpose="retrain", job_id="elsewhere")
+    job(warehouse, "untold", "promoted", low=0.1)
+    [row] = warehouse.rows("model_versions")
+    warehouse.append("model_versions", [{**row, "gate": json.dumps({"reason": "nothing_compared"})}])
+    past_run(warehouse, "still/1", purpose="retrain", job_id="still", status="running")
+    found = waste(warehouse, settings, LATER)
+    assert found.retrains == () and found.unknown == (
+        "Whether it shipped is not on record for 1 of 2 retrains, which are in no sum.",
+        "Whether it brought a gain is not known of 1 of 2 retrains: they shipped, and nothing was compared.",
+    )
+    assert set(found.unknown) <= set(section(warehouse, settings).notes)
 
 
 def test_where_nothing_is_known_nothing_is_called_waste(warehouse: Warehouse, settings: Settings) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from mlcost_pipeline.clock import model_clock
-from mlcost_pipeline.cost.waste import IdleReplica, UnreadLists, UselessRetrain, Waste
+from mlcost_pipeline.cost.idle_replicas import IdleReplica
+from mlcost_pipeline.cost.unread_lists import UnreadLists
+from mlcost_pipeline.cost.waste import UselessRetrain, Waste
 from mlcost_pipeline.cost.waste import waste as found_waste
 from mlcost_pipeline.reports.document import ESTIMATE, PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import counted, dressed
@@ -13,6 +17,12 @@ from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
 
 TITLE = "What bought nothing"
+NOTES = (
+    "Reads are the lookups on record. Lists of the version in force may still be read, and are in no sum.",
+    "Idle is what nobody held of a resource that served, also in months for which it was left on, and what services "
+    "held of it while they were measured not to be busy; tax, support and discounts, which are of no resource, are not "
+    "in it.",
+)
 
 
 def waste(warehouse: Warehouse, settings: Settings) -> Document:
@@ -32,7 +42,7 @@ def waste(warehouse: Warehouse, settings: Settings) -> Document:
             _replicas(found.replicas, currency),
             _lists(found.lists, currency),
         ],
-        notes=["Reads are the lookups on record. Lists of the version in force may still be read, and are in no sum."],
+        notes=[*NOTES, *found.unknown],
     )
     return dressed(doc.marked(*_marks(found)), settings)
 
@@ -51,9 +61,9 @@ def _sentence(found: Waste, currency: str) -> str:
         said.append(f"{bare} shipped without a gain that was shown")
     if found.replicas:
         said.append(f"serving capacity stood idle for {show_number(found.of_replicas, currency)}")
-    over = [each for each in found.lists if each.over]
-    if over:
-        lists, read = sum(each.lists for each in over), sum(each.read for each in over)
+    told = [(each.lists, each.read) for each in found.lists if each.over and each.read is not None]
+    if told:
+        lists, read = sum(number for number, _ in told), sum(number for _, number in told)
         said.append(f"{lists - read:,} of {lists:,} lists were never read ({show_number(found.of_lists, currency)})")
     return f"{'; '.join(said)}."
 
@@ -61,7 +71,7 @@ def _sentence(found: Waste, currency: str) -> str:
 def _retrains(rows: tuple[UselessRetrain, ...], currency: str) -> Table:
     cells: list[list[Cell]] = [
         [each.model, each.job_id, each.began, each.became.replace("_", " "), Quantity(each.spent, currency),
-         "estimate" if each.estimated else "bill", each.reason]
+         _source(each.spent, each.estimated), each.reason]
         for each in rows
     ]  # fmt: skip
     columns = ["model", "job", "began", "became", "cost of all attempts", "by", "why"]
@@ -71,18 +81,33 @@ def _retrains(rows: tuple[UselessRetrain, ...], currency: str) -> Table:
 def _replicas(rows: tuple[IdleReplica, ...], currency: str) -> Table:
     cells: list[list[Cell]] = [
         [each.period, each.resource_id, ", ".join(each.models), Quantity(each.spent, currency),
-         Quantity(each.idle, currency)]
+         Quantity(each.unheld, currency),
+         "not measured" if each.unused is None else Quantity(each.unused, currency),
+         Quantity(each.unmeasured, currency)]
         for each in rows
     ]  # fmt: skip
-    columns = ["month", "replica", "serves", "cost", "of it held by nobody"]
-    return Table("Serving capacity that nobody held", columns, cells, empty="no bill charges a resource that serves")
+    columns = [
+        "month",
+        "replica",
+        "serves",
+        "cost",
+        "of it held by nobody",
+        "held, and not busy",
+        "held, and not measured",
+    ]
+    return Table("Serving capacity that stood idle", columns, cells, empty="no bill charges a resource that serves")
 
 
 def _lists(rows: tuple[UnreadLists, ...], currency: str) -> Table:
     cells: list[list[Cell]] = [
-        [each.model, each.version, each.published_at, each.lists, each.read, Quantity(each.spent, currency),
-         Quantity(each.wasted, currency), "estimate" if each.estimated else "bill", "" if each.over else "in force"]
+        [each.model, each.version, each.at, each.lists, "not known" if each.read is None else each.read,
+         Quantity(each.spent, currency), Quantity(each.wasted, currency), _source(each.spent, each.estimated),
+         each.state.replace("_", " ")]
         for each in rows
     ]  # fmt: skip
-    columns = ["model", "version", "published", "lists", "read", "cost", "of it unread", "by", "state"]
-    return Table("Lists that nobody read", columns, cells, empty="no list was published")
+    columns = ["model", "version", "published or cut", "lists", "read", "cost", "of it unread", "by", "state"]
+    return Table("Lists that nobody read", columns, cells, empty="no list was made")
+
+
+def _source(spent: Decimal | None, estimated: bool) -> str:
+    return "not known" if spent is None else "estimate" if estimated else "bill"

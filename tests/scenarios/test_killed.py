@@ -31,7 +31,7 @@ def run_killed(home: Path, words: list[str], seed: int, *, kills: int = KILLS, l
         with (home.parent / f"log-{attempt}").open("wb") as log:
             command = [sys.executable, "-m", "mlcost_pipeline.cli", "demo", *words, "--home", str(home)]
             process = subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=subprocess.STDOUT)
-        delay = rng.uniform(1.5, longest_seconds) if killed < kills else 280
+        delay = rng.uniform(1.5, longest_seconds) if killed < kills else 420
         try:
             code = process.wait(delay)
         except subprocess.TimeoutExpired:
@@ -73,7 +73,7 @@ def ending(warehouse: Warehouse) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(800)
 def test_kills_change_nothing_but_the_bill(shop: Shop, tmp_path: Path) -> None:
     killed = run_killed(tmp_path / "home", ["--small"], seed=int(os.environ.get("MLCOST_SEED", "11")))
     assert killed == KILLS, f"only {killed} kills came before the end"

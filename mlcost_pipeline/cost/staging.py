@@ -193,7 +193,7 @@ def _guess(files: Sequence[Path]) -> int:
             except (pa.ArrowException, OSError):
                 total += 0  # the reader will say what is wrong with it
         else:
-            total += file.stat().st_size * (10 if file.suffix == ".gz" else 1) // _BYTES_OF_A_LINE
+            total += file.stat().st_size * (10 if file.suffix in (".gz", ".zip") else 1) // _BYTES_OF_A_LINE
     return total
 
 

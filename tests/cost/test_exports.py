@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import shutil
+import zipfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -163,12 +164,19 @@ def _gzip(folder: Path, cost: str) -> Path:
     return packed
 
 
+def _zip(folder: Path, cost: str) -> Path:
+    plain = write_bill(folder / "plain", [line(cost) for _ in range(30)])
+    with zipfile.ZipFile(folder / "part-2.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(plain, "part-2.csv")
+    return folder / "part-2.csv.zip"
+
+
 def _parquet(folder: Path, cost: str) -> Path:
     pq.write_table(pa.Table.from_pylist([line(cost) for _ in range(30)]), folder / "part-2.parquet")
     return folder / "part-2.parquet"
 
 
-@pytest.mark.parametrize("write", [_csv, _gzip, _parquet])
+@pytest.mark.parametrize("write", [_csv, _gzip, _zip, _parquet])
 def test_a_part_cut_off_anywhere_is_refused_by_name(
     warehouse: Warehouse, tmp_path: Path, write: Callable[[Path, str], Path]
 ) -> None:
@@ -183,6 +191,23 @@ def test_a_part_cut_off_anywhere_is_refused_by_name(
         with pytest.raises(BillError, match="part-2"):
             import_bill(warehouse, manifest)
     assert _billed(warehouse) == Decimal(61)
+
+
+def test_a_zip_is_read_as_the_one_file_that_is_in_it(warehouse: Warehouse, tmp_path: Path) -> None:
+    packed = _zip(tmp_path / "export", "2")
+    assert detect_format(packed) == "focus"
+    assert import_bill(warehouse, packed)[0].billed_total == 60
+    with zipfile.ZipFile(packed, "a") as archive:
+        archive.writestr("part-3.csv", "x")
+    with pytest.raises(
+        BillError, match=r"part-2\.csv\.zip: holds 2 files \(part-2\.csv, part-3\.csv\), expected one CSV"
+    ):
+        import_bill(warehouse, packed)
+    data = bytearray(_zip(tmp_path / "export", "2").read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # the directory says that it is encrypted
+    packed.write_bytes(data)
+    with pytest.raises(BillError, match=r"part-2\.csv\.zip: is encrypted; unpack it"):
+        import_bill(warehouse, packed)
 
 
 def test_a_csv_cut_within_its_last_cost_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -229,6 +254,6 @@ def test_a_data_export_of_cur2_copied_without_its_metadata_folder(warehouse: War
     _json(tmp_path / "costs-Manifest.json", {"exportArn": ARN, "dataFiles": files})
     [made] = import_bill(warehouse, tmp_path, format="cur2")
     assert made.billed_total == Decimal("2.5")
-    shutil.copy(tmp_path / "costs-00001.snappy.parquet", tmp_path / "costs.csv.zip")
-    with pytest.raises(BillError, match=r"costs\.csv\.zip.*expected files named"):
-        import_bill(warehouse, _json(tmp_path / "costs-Manifest.json", {"dataFiles": ["costs.csv.zip"]}), format="cur2")
+    shutil.copy(tmp_path / "costs-00001.snappy.parquet", tmp_path / "costs.xlsx")
+    with pytest.raises(BillError, match=r"costs\.xlsx.*expected files named"):
+        import_bill(warehouse, _json(tmp_path / "costs-Manifest.json", {"dataFiles": ["costs.xlsx"]}), format="cur2")

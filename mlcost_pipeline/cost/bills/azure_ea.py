@@ -20,12 +20,12 @@ from mlcost_pipeline.cost.bills.azure_values import dates, with_braces
 from mlcost_pipeline.cost.bills.batch_values import Lost, Residues, each_text, keep, refusing
 from mlcost_pipeline.cost.bills.contents import LINE, BillFile
 from mlcost_pipeline.cost.bills.convert import Place, to_money, to_tags, to_texts
-from mlcost_pipeline.cost.bills.files import batches, sha256_of
+from mlcost_pipeline.cost.bills.files import CSV_SUFFIXES, batches, sha256_of
 from mlcost_pipeline.cost.bills.resource_ids import canonical
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
 
-SUFFIXES = (".csv", ".csv.gz")
+SUFFIXES = CSV_SUFFIXES
 PROVIDER = "Microsoft"
 #: Charge type in lower case → FOCUS category; one that is not here keeps its own name as category.
 CATEGORIES = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from mlcost_pipeline.cost.bills.cur_columns import ABSENT_CUR2
 from mlcost_pipeline.cost.bills.cur_file import CurFile
-from mlcost_pipeline.cost.bills.files import columns_of
+from mlcost_pipeline.cost.bills.files import SUFFIXES, columns_of
 from mlcost_pipeline.errors import BillError
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+__all__ = ["SUFFIXES", "open_bill"]
 
 
 def open_bill(path: Path) -> CurFile:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from mlcost_pipeline.cost.bills.cur_columns import ABSENT_LEGACY
 from mlcost_pipeline.cost.bills.cur_file import CurFile
+from mlcost_pipeline.cost.bills.files import SUFFIXES
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+__all__ = ["SUFFIXES", "open_bill"]
 
 
 def open_bill(path: Path) -> CurFile:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlcost_pipeline.cost.bills.exports import find_exports
-from mlcost_pipeline.cost.bills.files import columns_of
+from mlcost_pipeline.cost.bills.files import SUFFIXES, columns_of
 from mlcost_pipeline.errors import BillError
 
 #: A column that only this format has, compared in lower case.
@@ -16,7 +16,6 @@ _MARKS: Mapping[str, tuple[str, ...]] = {
     "cur_legacy": ("lineitem/unblendedcost",),
     "azure_ea": ("costinbillingcurrency", "meterid"),
 }
-_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def detect_format(path: Path) -> str:
@@ -25,7 +24,7 @@ def detect_format(path: Path) -> str:
     Raises:
         BillError: nothing there is a billing export, or its columns are of no format that is read.
     """
-    file = find_exports(path, _SUFFIXES)[0].files[0]
+    file = find_exports(path, SUFFIXES)[0].files[0]
     columns = {name.strip().lower() for name in columns_of(file)}
     for name, marks in _MARKS.items():
         if columns.issuperset(marks):

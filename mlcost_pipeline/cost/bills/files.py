@@ -1,6 +1,6 @@
-"""Files of an export as batches of rows: CSV (plain or gzip) and Parquet, with the line each batch begins at.
+"""Files of an export as batches of rows: CSV (plain, gzip or zip) and Parquet, with the line each batch begins at.
 
-A file that ends in the middle is refused: of a gzip stream, of a row, or of a quoted field.
+A file that ends in the middle is refused: of a gzip stream, of a zip archive, of a row, or of a quoted field.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import csv
 import gzip
 import hashlib
 import io
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ import pyarrow.parquet
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
 
+CSV_SUFFIXES = (".csv", ".csv.gz", ".csv.zip")
+SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 NULLS = ["", "NULL", "null"]  # as exports and the worked examples of FOCUS write them
 _BLOCK = 1 << 22
 _HEADER_LIMIT = 1 << 20
@@ -111,8 +114,28 @@ def _is_parquet(path: Path) -> bool:
     return path.suffix == ".parquet"
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    if path.suffix == ".gz":
+        with gzip.open(path, "rb") as packed:
+            yield packed  # type: ignore[misc]
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive, archive.open(_only_member(path, archive)) as member:
+            yield member
+    else:
+        with path.open("rb") as stream:
+            yield stream
+
+
+def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """A part of a bill is one file: which of several would be the bill nobody says."""
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    if len(members) != 1:
+        named = ", ".join(member.filename for member in members[:3]) or "none"
+        raise BillError(f"{path}: holds {len(members)} files ({named}), expected one CSV; unpack it and import those")
+    if members[0].flag_bits & 0x1:
+        raise BillError(f"{path}: is encrypted; unpack it and import what is in it")
+    return members[0]
 
 
 class _Watched(io.RawIOBase):
@@ -131,6 +154,11 @@ class _Watched(io.RawIOBase):
         return data
 
 
+_DAMAGED = (
+    pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error, zlib.error, zipfile.BadZipFile, NotImplementedError,
+)  # fmt: skip
+
+
 class _refusing:
     """Turns what the readers below raise on a damaged file into one BillError that names the file."""
 
@@ -141,6 +169,6 @@ class _refusing:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error, zlib.error)):
+        if isinstance(error, _DAMAGED):
             text = str(error).replace("Row #", "line ")
             raise BillError(f"{self._path}: {text}; is the file cut off? nothing was taken over") from error

@@ -26,13 +26,14 @@ from mlcost_pipeline.cost.bills.convert import (
     to_times,
     with_more_tags,
 )
-from mlcost_pipeline.cost.bills.files import batches, columns_of, sha256_of
+from mlcost_pipeline.cost.bills.files import SUFFIXES, batches, columns_of, sha256_of
 from mlcost_pipeline.cost.bills.resource_ids import canonical
 from mlcost_pipeline.cost.exact import plain
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+__all__ = ["SUFFIXES", "open_bill"]
+
 REQUIRED = (
     "BillingAccountId", "BillingPeriodStart", "BillingCurrency", "ChargeCategory", "ChargePeriodStart",
     "ChargePeriodEnd", "BilledCost", "EffectiveCost",

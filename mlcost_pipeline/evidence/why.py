@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -28,9 +29,7 @@ class Explanation:
         """Everything as plain text."""
         lines = [self.headline, *(f"  {sentence}" for sentence in self.sentences)]
         for title, rows in self.tables:
-            lines += ["", title] + [
-                "  " + ", ".join(f"{key} {_shown(value)}" for key, value in row.items()) for row in rows
-            ]
+            lines += ["", title, *_columns(rows)]
         lines += ["", *(f"{name}: {value}" for name, value in self.ids.items() if value)]
         return "\n".join(lines)
 
@@ -154,6 +153,27 @@ def _evidence(record: EvidenceRecord) -> list[tuple[str, tuple[dict[str, Any], .
     )
     tables.append((f"Drift against {record.drift.reference} ({record.drift.reason or 'measured'})", drift))
     return tables
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows as aligned columns, numbers to the right; a single row as a line a field, for its texts may be long."""
+    if not rows:
+        return []
+    if len(rows) == 1:
+        width = max(len(key) for key in rows[0])
+        return [f"  {key:<{width}}  {_shown(value)}" for key, value in rows[0].items()]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [keys, *([_shown(row.get(key)) for key in keys] for row in rows)]
+    widths = [max(len(row[number]) for row in cells) for number in range(len(keys))]
+    right = [any(isinstance(row.get(key), int | float) and not isinstance(row.get(key), bool) for row in rows)
+             for key in keys]  # fmt: skip
+    return [
+        "  " + "  ".join(
+            f"{cell:>{width}}" if number else f"{cell:<{width}}"
+            for cell, width, number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]  # fmt: skip
 
 
 def _shown(value: Any) -> str:

@@ -282,5 +282,8 @@ def test_why_tells_the_numbers(worse: Warehouse, settings: Settings) -> None:
     told = ("retrain (decay)", "0.3333 against 0.8000 verified", "Its job is open", found.decision_id, "largest_psi")
     for part in told:
         assert part in text
+    distances = text.partition("Distances\n")[2].partition("\n\n")[0].splitlines()
+    assert distances[0].split() == ["what", "distance", "threshold", "value"]
+    assert len({len(line) for line in distances}) == 1  # numbers end in one column
     with pytest.raises(MlcostError, match="days with one: 2025-05-04 to 2025-05-04"):
         explain(worse, "fraud", AS_OF - timedelta(days=9))

@@ -72,7 +72,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
         if not printed.exists():
             done = subprocess.run(
                 [sys.executable, "-m", "mlcost_pipeline.cli", "demo", "--small", "--home", str(home)],
-                capture_output=True, text=True, cwd=PROJECT, timeout=280,
+                capture_output=True, text=True, cwd=PROJECT, timeout=600,
             )  # fmt: skip
             assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
             printed.write_text(done.stdout)
@@ -101,7 +101,7 @@ class DagsterDev:
                 env=dagster_environment(dagster_home(self.home, self.config), self.config),
             )  # fmt: skip
         try:
-            self.until(self._loaded, 90, "the code location is loaded")
+            self.until(self._loaded, 240, "the code location is loaded")
         except BaseException:
             self.__exit__()
             raise
@@ -127,7 +127,7 @@ class DagsterDev:
         """A GraphQL query; an error of the server is an error of the test."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=90) as answer:
             found = json.loads(answer.read())
         assert "errors" not in found, found["errors"]
         return found["data"]

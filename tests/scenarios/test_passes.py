@@ -48,7 +48,7 @@ def test_a_mistyped_value_is_told_with_file_row_and_column_and_stops_nobody_else
     assert warehouse.rows("decisions", where="model = 'recommendations'"), "the other model had its turn"
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(700)
 def test_two_runs_at_once_train_each_decision_once_with_a_family_beside_the_settings(shop: Path) -> None:
     (shop / "our_family.py").write_text(OWN_FAMILY)
     config = shop / "mlcost.yaml"
@@ -60,7 +60,7 @@ def test_two_runs_at_once_train_each_decision_once_with_a_family_beside_the_sett
         )
         for _ in range(2)
     ]
-    printed = [process.communicate(timeout=260)[0] for process in both]
+    printed = [process.communicate(timeout=650)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], "\n".join(text[-2000:] for text in printed)
     warehouse = Warehouse(shop / "warehouse")
     for model, family in (("fraud", "our_family:Ours"), ("recommendations", "sasrec")):

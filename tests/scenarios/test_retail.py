@@ -30,7 +30,7 @@ def retail(tmp_path_factory: pytest.TempPathFactory) -> tuple[Warehouse, str]:
     config = PROJECT / "examples" / "retail" / "mlcost.yaml"
     done = subprocess.run(
         [sys.executable, "-m", "mlcost_pipeline.cli", "--config", str(config), "--home", str(home), "run"],
-        capture_output=True, text=True, cwd=PROJECT, timeout=280,
+        capture_output=True, text=True, cwd=PROJECT, timeout=600,
         env={**os.environ, "MLCOST_DATA": str(DATA), "MLCOST_RETAIL_WAREHOUSE": str(home / "warehouse")},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

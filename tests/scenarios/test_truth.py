@@ -15,7 +15,7 @@ import pytest
 from mlcost_pipeline.home import PROJECT
 from tests.scenarios.conftest import Shop
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 #: Months of the past alone: later ones also hold the runs that the demo itself made.
 PAST = ("2025-03", "2025-04")
@@ -28,7 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, dict[str, Any
     home = tmp_path_factory.mktemp("whole") / "home"
     done = subprocess.run(
         [sys.executable, "-m", "mlcost_pipeline.cli", "demo", "--home", str(home)],
-        capture_output=True, text=True, cwd=PROJECT, timeout=580,
+        capture_output=True, text=True, cwd=PROJECT, timeout=1150,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Shop(home, done.stdout), json.loads((home / "shop" / "truth.json").read_text())

@@ -17,7 +17,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 GROUPS = ("sources", "features", "evidence", "training", "serving", "cost", "levers")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_the_graph_and_a_decision_are_legible_in_the_browser(shop: Shop, chromium: str, tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright

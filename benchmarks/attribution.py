@@ -66,7 +66,8 @@ def scan(folder: Path, shape: Shape) -> dict[str, Any]:
 
 def identify(folder: Path, shape: Shape) -> dict[str, Any]:
     """The ids of slots and lines by which an import sorts lines out."""
-    batches = pq.ParquetFile(folder / "raw.parquet").iter_batches(262_144)
+    # As the importer opens its files: column chunks that are fetched ahead stay in memory until the end.
+    batches = pq.ParquetFile(folder / "raw.parquet", pre_buffer=False, buffer_size=1 << 20).iter_batches(131_072)
     return {"lines": sum(identified(batch, shape.buckets).num_rows for batch in batches)}
 
 

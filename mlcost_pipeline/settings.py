@@ -370,8 +370,11 @@ class Settings(Block):
 
     def model(self, name: str) -> ModelSettings:
         """The settings of one model; an unknown name is answered with the known ones."""
+        if name in self.accounted:
+            raise SettingsError(f"model {name!r} is accounted: it runs elsewhere, and here only its money is told of")
         if name not in self.models:
-            raise SettingsError(f"no model {name!r} in mlcost.yaml; there are: {', '.join(sorted(self.models))}")
+            known = ", ".join(sorted(self.models)) or "none, only what is accounted"
+            raise SettingsError(f"no model {name!r} in mlcost.yaml; there are: {known}")
         return self.models[name]
 
 

@@ -233,9 +233,10 @@ def _place(warehouse: Warehouse, line: str, account: str | None, period: str | N
     pairs = bills_in_force(warehouse, period)
     fitting = [pair for pair in pairs if account in (None, pair[0])]
     if len(fitting) != 1:
-        listed = ", ".join(f"{name} {month}" for name, month in fitting[:6]) or "none"
+        known = fitting or bills_in_force(warehouse)
+        listed = ", ".join(f"{name} {month}" for name, month in known[:6]) or "there is none"
         raise BillError(
-            f"line {line}: {len(fitting)} bills in force fit ({listed}); name one by --account and --period"
+            f"line {line}: {len(fitting)} bills in force fit; name one of these by --account and --period: {listed}"
         )
     found = in_force(warehouse, *fitting[0])
     assert found is not None

@@ -39,15 +39,15 @@ def line_document(found: TracedLine, currency: str, settings: Settings) -> Docum
         tables=[
             Table(
                 "Who the slot is charged to",
-                ["method", "to", "stage", "ground", "billed", "effective"],
+                ["method", "to", "effective", "ground", "billed", "stage"],
                 [
                     [
                         part.method,
                         part.run_id or part.model or (part.reason or "nobody").replace("_", " "),
-                        part.stage or "",
+                        Quantity(part.effective, currency, exact=True),
                         part.ground,
                         Quantity(part.billed, currency, exact=True),
-                        Quantity(part.effective, currency, exact=True),
+                        part.stage or "",
                     ]
                     for part in found.parts
                 ],

@@ -52,6 +52,7 @@ SECTIONS: tuple[Section, ...] = (
     lever_plan.lever_plan,
 )
 
+STATUS_ROWS = 100
 #: Numbers of the overview: the title of a section, the key there, and the label here.
 _OVERVIEW = (
     (spend.TITLE, "share_attributed", "spend attributed to models"),
@@ -136,7 +137,7 @@ def print_last_closing(warehouse: Warehouse, console: Console | None = None) -> 
 def print_bill_status(warehouse: Warehouse, settings: Settings, console: Console | None = None) -> None:
     """Print what is in force for each account and month, whether it adds up, and how much of it is attributed."""
     for section in (reconciliation.reconciliation, spend.spend):
-        print_document(section(warehouse, settings), console)
+        print_document(section(warehouse, settings), console, rows=STATUS_ROWS)  # the last rows are the sums
 
 
 def closing_lines(documents: Sequence[Document]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlcost_pipeline.reports.document import Document, Table
-from mlcost_pipeline.reports.values import is_number, printable, show
+from mlcost_pipeline.reports.values import Quantity, is_number, printable, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,7 +81,10 @@ def _text(text: str) -> str:
 
 
 def _table(table: Table, rows: int, width: int) -> RichTable:
-    """The columns that fit, from the left, names on two lines if need be; what is cut off stands in the report."""
+    """The columns that fit, names on two lines if need be; what is left out stands in the report.
+
+    The first column says what a row is about and the first amount how much of it there is; the rest is from the left.
+    """
     from rich import box
     from rich.table import Table as Rich
     from rich.text import Text
@@ -93,11 +96,11 @@ def _table(table: Table, rows: int, width: int) -> RichTable:
     wrapped = 0 < over <= room[0] - _LEAST
     if wrapped:
         room[0] -= over  # a name on two lines costs less than a whole column
-    shown = max(1, sum(1 for i in range(len(room)) if sum(room[: i + 1]) + 3 * i <= width))
-    left = len(columns) - shown
+    shown = _fitting(table, room, width)
+    left = len(columns) - len(shown)
     title = _text(table.title) + (f" ({left} more column{'s' if left > 1 else ''} in the report)" if left else "")
     made = Rich(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i in range(shown):
+    for i in shown:
         numeric = any(is_number(row[i]) for row in table.rows)
         made.add_column(
             Text(columns[i]),
@@ -107,5 +110,16 @@ def _table(table: Table, rows: int, width: int) -> RichTable:
             no_wrap=not (wrapped and i == 0),
         )
     for row in cells:
-        made.add_row(*(Text(cell) for cell in row[:shown]))
+        made.add_row(*(Text(row[i]) for i in shown))
     return made
+
+
+def _fitting(table: Table, room: Sequence[int], width: int) -> list[int]:
+    amount = next((i for i in range(1, len(room)) if any(isinstance(row[i], Quantity) for row in table.rows)), 0)
+    chosen, used = [0], room[0]
+    for i in sorted(range(1, len(room)), key=lambda i: i != amount):
+        if used + 3 + room[i] > width:
+            break
+        chosen.append(i)
+        used += 3 + room[i]
+    return sorted(chosen)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mlcost_pipeline.cost.bills.contents import reader
+from mlcost_pipeline.cost.exact import EXACT
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.tables import TEXT
@@ -114,6 +115,19 @@ def test_decimals_are_rounded_half_even_to_18_places_and_the_rest_is_kept(
     contents = whole(write_bill(tmp_path / "bill.csv", [line("1"), line(text, effective="2")]))
     assert contents.lines["billed"].to_pylist()[1] == Decimal(stored)
     assert contents.residues.get("billed", Decimal(0)) == Decimal(lost)
+
+
+@pytest.mark.parametrize("text", ["1e30", "-1E30", "9e29", "1e38", "9" * 23, "123456789012345678901e3"])
+def test_an_amount_that_no_ledger_can_hold_is_refused_and_not_wrapped(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BillError, match=r"bill\.csv, line 3, column BilledCost"):
+        whole(write_bill(tmp_path / "bill.csv", [line("1"), line(text, effective="2")]))
+
+
+@pytest.mark.parametrize("text", ["12345678901234567890.1234567890123456789", "1e-19", "1e19", "00012.50"])
+def test_wide_and_fine_amounts_are_what_they_say(tmp_path: Path, text: str) -> None:
+    contents = whole(write_bill(tmp_path / "bill.csv", [line("1"), line(text, effective="2")]))
+    lost = contents.residues.get("billed", Decimal(0))
+    assert EXACT.add(contents.lines["billed"].to_pylist()[1], lost) == Decimal(text)
 
 
 def test_binary_floats_are_rounded_to_12_places_first(tmp_path: Path) -> None:

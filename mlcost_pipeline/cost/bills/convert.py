@@ -24,6 +24,7 @@ from mlcost_pipeline.tables import MONEY, TAGS, TEXT, TIME
 
 _FLOAT_UNIT = Decimal("1e-12")
 _LIMIT = Decimal("1e20")
+_SAFE = "^[+-]?[0-9]{1,18}([.][0-9]{0,18})?([eE]-[0-9])?$"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 
 
@@ -94,12 +95,22 @@ def _taken_off(place: Place, values: pa.Array, stored: pa.Array) -> dict[int, De
 
 def _quick_money(values: pa.Array) -> pa.Array | None:
     """A whole column at once where every value is a decimal that fits; None where one needs a closer look."""
-    if pa.types.is_floating(values.type):
+    if pa.types.is_floating(values.type) or not _is_safe(values):
         return None
     try:
+        if pa.types.is_decimal(values.type):  # Arrow overflows without a word where it widens a decimal of 128 bits
+            values = values.cast(pa.decimal256(76, max(values.type.scale, MONEY.scale)))
         return values.cast(MONEY)
     except pa.ArrowInvalid:
         return None
+
+
+def _is_safe(values: pa.Array) -> bool:
+    """Whether Arrow casts every text as it is: of wider ones it makes wrong numbers without a word (1e30 becomes
+    18960114910927649.47…, 20 digits with 19 decimals a negative number)."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return True
+    return bool(pc.all(pc.match_substring_regex(values, _SAFE)).as_py())
 
 
 def to_times(place: Place, column: str, values: pa.Array) -> pa.Array:

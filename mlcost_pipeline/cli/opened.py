@@ -85,6 +85,11 @@ class Group(click.Group):
             return super().invoke(ctx)
         except MlcostError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            text = f"{error.filename}: {error.strerror}; choose another place, or make it one that can be written"
+            raise click.ClickException(text) from error
 
 
 as_of_option = click.option(

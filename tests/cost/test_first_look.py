@@ -104,3 +104,11 @@ def test_settings_without_any_model_are_refused(tmp_path: Path) -> None:
     file.write_text("version: 1\nname: x\n")
     with pytest.raises(SettingsError, match="accounted"):
         load_settings(file)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    bill = write_bill(tmp_path / "bill.csv", [line("1")])
+    (tmp_path / "file").write_text("")
+    told = CliRunner().invoke(main, ["init", str(bill), "--out", str(tmp_path / "file" / "mlcost.yaml")])
+    assert told.exit_code == 1 and "File exists; choose another place" in told.output.replace("\n", " ")
+    assert not isinstance(told.exception, OSError)

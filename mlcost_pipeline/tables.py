@@ -78,7 +78,7 @@ _ALL = (
         "delivery_id:text provider:text format:text account:text period:text currency:text received_at:time "
         "manifest_hash:text rows:int billed_total:money effective_total:money list_total:money? "
         "billed_residue:money effective_residue:money list_residue:money? state:text source:text manifest:text? "
-        "slots:int? absent:json? warnings:json?",
+        "slots:int? absent:json? warnings:json? control:json?",
     ),
     _table(
         "billing_lines",

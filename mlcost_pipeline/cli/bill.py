@@ -38,7 +38,7 @@ def bill() -> None:
     "--received",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
     default=None,
-    help="When it arrived (UTC); by default the newest modification time of its files.",
+    help="When it arrived (UTC); by default when its manifest says it was made, else when its files were last changed.",
 )
 @pass_opened
 def bill_import(opened: Opened, path: Path, form: str | None, received: datetime | None) -> None:

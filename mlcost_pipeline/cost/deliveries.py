@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,26 +16,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
-
 from mlcost_pipeline.cost.aside import folder_aside
+from mlcost_pipeline.cost.bills.beside import refuse_beside
 from mlcost_pipeline.cost.bills.contents import BillFile, BillReader, reader
 from mlcost_pipeline.cost.bills.exports import Export, find_exports
 from mlcost_pipeline.cost.bills.files import untrusted
-from mlcost_pipeline.cost.exact import ROUND, UNIT
-from mlcost_pipeline.cost.import_warnings import warnings
+from mlcost_pipeline.cost.delivery_totals import content_id, held_against_files, totals
+from mlcost_pipeline.cost.import_warnings import warnings, warnings_of_files
 from mlcost_pipeline.cost.slots import MEASURES, from_units, to_units
-from mlcost_pipeline.cost.staging import Found, Staging
+from mlcost_pipeline.cost.staging import Found, Staging, as_table
+from mlcost_pipeline.cost.take_over import News, moved
 from mlcost_pipeline.cost.waiting import note_imported, waiting_places
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.tables import TABLES
 from mlcost_pipeline.warehouse import Warehouse
 
-_ROW_GROUP = 65_536
 _LONGEST_SCOPE = 200  # of a file's name, which may be 255 bytes long
-_JSON = ("absent", "warnings")
-_MOST_OFF = Decimal("5e-13")  # of a binary float, rounded at 12 places; a decimal text loses less, at 18
+_JSON = ("absent", "warnings", "control")
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,8 @@ class Delivery:
 
     `billed_total` is the exact sum of the file to 18 decimals; stored lines plus residue add up to it.
     `took_over` is False for a delivery that had been taken over before, or that arrived before the one in force, whose
-    id is then `behind`.
+    id is then `behind`. `control` names the measures that were held against control sums of the raw files, and how far
+    those go: over the rows of this `delivery`, or over the whole `export`; None before such sums were taken.
     """
 
     delivery_id: str
@@ -67,6 +66,7 @@ class Delivery:
     absent: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     list_residue: Decimal | None = None
+    control: dict[str, str] | None = None
     took_over: bool = True
     behind: str | None = None
 
@@ -77,17 +77,23 @@ def import_bill(
     """Take over a billing export: a file, a folder whose files are the parts of one export, or what manifests name.
 
     A row goes to the delivery of its own account and billing period. Importing the same export again is a no-op.
-    `received_at` is when the export arrived (default: the newest modification time of its files); of two deliveries of
-    a period the one that arrived later is in force, whichever is imported first.
+    `received_at` is when the export arrived (default: when its manifest says that it was made, else the newest
+    modification time of its files); of two deliveries of a period the one that arrived later is in force, whichever is
+    imported first, and of two that arrived at the same time the one imported last.
 
     Raises:
-        BillError: any part cannot be read whole, or a period mixes currencies; nothing is stored, and what was in
-            force stays in force.
+        BillError: any part cannot be read whole or adds up to another sum than was read of it, a period mixes
+            currencies, or the folder holds more of a period than its manifest names; nothing is stored, and what was
+            in force stays in force.
     """
     found = reader(format)
     made: list[Delivery] = []
-    for export in find_exports(path, found.SUFFIXES):
-        received = received_at or datetime.fromtimestamp(max(file.stat().st_mtime for file in export.files), UTC)
+    exports = find_exports(path, found.SUFFIXES)
+    if path.is_dir():
+        refuse_beside(found, exports)
+    for export in exports:
+        touched = datetime.fromtimestamp(max(file.stat().st_mtime for file in export.files), UTC)
+        received = received_at or export.made_at or touched
         files = [_opened(found, file) for file in export.files]
         if (refuse_parts := getattr(found, "refuse_parts", None)) is not None:
             refuse_parts(files)
@@ -152,7 +158,8 @@ def _delivery(row: dict[str, Any]) -> Delivery:
     row.pop("manifest_hash")
     if row["list_total"] is not None and row["list_residue"] is None:
         row["list_residue"] = Decimal(0)  # taken over before it was kept: list prices were summed as stored
-    return Delivery(**row, absent=told["absent"] or {}, warnings=tuple(told["warnings"] or ()), took_over=False)
+    return Delivery(**row, absent=told["absent"] or {}, warnings=tuple(told["warnings"] or ()),
+                    control=told["control"], took_over=False)  # fmt: skip
 
 
 def bills_in_force(warehouse: Warehouse, period: str | None = None) -> list[tuple[str, str]]:
@@ -186,8 +193,9 @@ def _import(
             staging.take(files)
             for key in sorted(staging.found):
                 _refuse_unfit(path, staging.found[key])
+            control = held_against_files(path, format, export.files, staging.found)
             prepared = [
-                _prepare(warehouse, staging, staging.found[key], files, export, path, format, received)
+                _prepare(warehouse, staging, staging.found[key], files, export, path, format, received, control)
                 for key in sorted(staging.found)
             ]
         finally:
@@ -222,21 +230,20 @@ def _refuse_unfit(path: Path, found: Found) -> None:
 
 def _prepare(
     warehouse: Warehouse, staging: Staging, found: Found, files: Sequence[BillFile], export: Export, path: Path,
-    format: str, received_at: datetime,
+    format: str, received_at: datetime, control: dict[str, str],
 ) -> Delivery:  # fmt: skip
     """Write lines and slots under the name of their content; nothing of it is in force yet."""
-    delivery_id = _content_id(found)
+    delivery_id = content_id(found)
     scope = scope_of(*found.key)
     doubled = staging.doubled(found.key)
     if warehouse.version_file("billing_lines", scope, delivery_id) is None:
         warehouse.write_version_batches(
-            "billing_lines", scope, delivery_id, _as_table("billing_lines", staging.lines(found.key), delivery_id)
+            "billing_lines", scope, delivery_id, as_table("billing_lines", staging.lines(found.key), delivery_id)
         )
     slots = warehouse.write_version_batches(
-        "billing_slots", scope, delivery_id, _as_table("billing_slots", staging.slots(found.key), delivery_id)
+        "billing_slots", scope, delivery_id, as_table("billing_slots", staging.slots(found.key), delivery_id)
     )
-    sums = {name: _less(_totals(found, name), doubled.sums[name]) for name in MEASURES}
-    _refuse_lost_money(path, found)
+    sums = {name: _less(totals(found, name), doubled.sums[name]) for name in MEASURES}
     return Delivery(
         delivery_id=delivery_id,
         provider=", ".join(sorted(found.providers)),
@@ -256,58 +263,18 @@ def _prepare(
         source=str(path),
         manifest=None if export.manifest is None else str(export.manifest),
         slots=slots,
+        control=control,
         absent={name: why for file in files for name, why in file.absent.items()},
-        warnings=(*warnings(found, doubled), *(text for file in files for text in file.warnings), *_unlisted(export)),
+        warnings=(
+            *warnings(found, doubled),
+            *(text for file in files for text in file.warnings),
+            *warnings_of_files(export),
+        ),
     )
-
-
-def _unlisted(export: Export) -> Iterator[str]:
-    if export.unlisted:
-        names = ", ".join(str(file) for file in export.unlisted[:5])
-        more = f" and {len(export.unlisted) - 5} more" if len(export.unlisted) > 5 else ""
-        yield f"not read, because no manifest names them: {names}{more}; import them by name if they are bills too"
-
-
-def _refuse_lost_money(path: Path, found: Found) -> None:
-    """Rounding takes half a unit of the twelfth decimal off a line at most; what is beyond that was not rounding."""
-    for measure, amount in found.residues.items():
-        if abs(amount) > found.rows * _MOST_OFF:
-            raise BillError(
-                f"{path}: account {found.account}, period {found.period}: {measure} of {found.rows} lines is stored "
-                f"{amount:f} short of the file, more than rounding can take off; nothing was taken over"
-            )
-
-
-def _as_table(table: str, batches: Iterator[pa.RecordBatch], delivery_id: str) -> Iterator[pa.RecordBatch]:
-    """Batches in the columns of a table; small ones are joined, for each becomes a row group."""
-    schema, waiting, rows = TABLES[table].schema, list[pa.RecordBatch](), 0
-    for batch in batches:
-        named = pa.array([delivery_id] * batch.num_rows, pa.string())
-        columns = [named if name == "delivery_id" else batch.column(name) for name in schema.names]
-        waiting.append(pa.RecordBatch.from_arrays(columns, names=schema.names))
-        rows += batch.num_rows
-        if rows >= _ROW_GROUP:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-            waiting, rows = [], 0
-    if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-
-
-def _totals(found: Found, measure: str) -> tuple[Decimal, Decimal]:
-    """The exact sum of a measure to 18 decimals, and the part of it that the stored lines do not hold."""
-    stored = found.sums[measure] or Decimal(0)
-    total = ROUND.add(stored, found.residues.get(measure, Decimal(0))).quantize(UNIT, context=ROUND)
-    return total, from_units(to_units(total) - to_units(stored))
 
 
 def _less(sums: tuple[Decimal, Decimal], left_out: Decimal) -> tuple[Decimal, Decimal]:
     return from_units(to_units(sums[0]) - to_units(left_out)), sums[1]
-
-
-def _content_id(found: Found) -> str:
-    """The same for the same charges, in whatever order and files they come."""
-    text = json.dumps([found.account, found.period, found.rows, [str(number % 2**128) for number in found.identity]])
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _take_over(warehouse: Warehouse, made: Delivery, manifest_hash: str) -> Delivery:
@@ -318,34 +285,13 @@ def _take_over(warehouse: Warehouse, made: Delivery, manifest_hash: str) -> Deli
     known = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[made.delivery_id])
     if not known or known[0]["received_at"] < made.received_at:
         row = {name: getattr(made, name) for name in TABLES["bill_deliveries"].columns if name != "manifest_hash"}
-        row |= {"absent": json.dumps(made.absent, sort_keys=True), "warnings": json.dumps(list(made.warnings))}
+        row |= {"absent": json.dumps(made.absent, sort_keys=True), "warnings": json.dumps(list(made.warnings)),
+                "control": json.dumps(made.control, sort_keys=True)}  # fmt: skip
         warehouse.append("bill_deliveries", [{**row, "manifest_hash": manifest_hash}])
-    news = _News()
+    news = News()
 
     def move(value: dict[str, Any] | None) -> dict[str, Any]:
-        return _moved(value, made, news)
+        return moved(value, made.delivery_id, made.received_at, news)
 
     warehouse.state.update(_pointer(made.account, made.period), move)
     return replace(made, took_over=news.took_over, behind=news.behind)
-
-
-@dataclass
-class _News:
-    took_over: bool = False
-    behind: str | None = None
-
-
-def _moved(value: dict[str, Any] | None, made: Delivery, news: _News) -> dict[str, Any]:
-    """The pointer of a period after a delivery, and what that changed."""
-    ours, news.took_over, news.behind = made.delivery_id, True, None
-    fresh = {"delivery_id": ours, "received_at": made.received_at.isoformat()}
-    if value is None:
-        return {**fresh, "history": [ours]}
-    arrived, known = datetime.fromisoformat(value["received_at"]), ours in value["history"]
-    if value["delivery_id"] == ours:
-        news.took_over = False
-        return value
-    if made.received_at < arrived or (known and made.received_at == arrived):
-        news.took_over, news.behind = False, value["delivery_id"]
-        return value if known else {**value, "history": [ours, *value["history"]]}
-    return {**fresh, "history": [*(name for name in value["history"] if name != ours), ours]}

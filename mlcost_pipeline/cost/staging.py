@@ -27,6 +27,7 @@ from mlcost_pipeline.cost.sorted_files import SortedFiles
 from mlcost_pipeline.cost.split_charges import Doubled, find_doubled, mark
 from mlcost_pipeline.database import connect
 from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.tables import TABLES
 
 LINES_OF_A_BUCKET = 100_000
 _BYTES_OF_A_LINE = 250  # of a CSV file, to guess its lines before it is read
@@ -42,6 +43,7 @@ FROM staged_batch GROUP BY account, period ORDER BY account, period"""
 
 _MOST_DELIVERIES = 10_000
 _ROWS = 131_072
+_ROW_GROUP = 65_536
 
 
 @dataclass
@@ -181,6 +183,21 @@ class Staging:
         for name in ("given_batch", "staged_batch"):
             self._connection.unregister(name)
         return told
+
+
+def as_table(table: str, batches: Iterator[pa.RecordBatch], delivery_id: str) -> Iterator[pa.RecordBatch]:
+    """Staged batches in the columns of a table; small ones are joined, for each becomes a row group."""
+    schema, waiting, rows = TABLES[table].schema, list[pa.RecordBatch](), 0
+    for batch in batches:
+        named = pa.array([delivery_id] * batch.num_rows, pa.string())
+        columns = [named if name == "delivery_id" else batch.column(name) for name in schema.names]
+        waiting.append(pa.RecordBatch.from_arrays(columns, names=schema.names))
+        rows += batch.num_rows
+        if rows >= _ROW_GROUP:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows = [], 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 def _guess(files: Sequence[Path]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mlcost_pipeline.cost.asof import history, in_force_at
 from mlcost_pipeline.cost.deliveries import bills_in_force, delivery, import_bill, import_new, in_force, scope_of
 from mlcost_pipeline.cost.ledger import build_ledger
 from mlcost_pipeline.cost.waiting import bills_waiting
@@ -82,6 +83,26 @@ def test_an_older_delivery_that_nobody_saw_yet_does_not_push_the_newer_out(
     [said] = import_bill(warehouse, older, received_at=NOON + HOUR)  # a person knows that it is the newest after all
     assert (said.took_over, said.behind) == (True, None)
     assert in_force(warehouse, ACCOUNT, PERIOD) == late.delivery_id
+
+
+def test_an_older_delivery_that_comes_late_changes_nothing_of_what_was_in_force_on_a_day(
+    warehouse: Warehouse, tmp_path: Path, settings: Settings
+) -> None:
+    import_bill(warehouse, write_bill(tmp_path / "2.csv", [line("2")]), received_at=NOON)
+    build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    before = history(warehouse, ACCOUNT, PERIOD)
+    import_bill(warehouse, write_bill(tmp_path / "1.csv", [line("1")]), received_at=NOON - HOUR)
+    build_ledger(warehouse, settings, ACCOUNT, PERIOD)
+    assert len(before) == 1 and history(warehouse, ACCOUNT, PERIOD) == before
+    assert in_force_at(warehouse, before[0].since) == before
+
+
+def test_a_delivery_that_came_again_is_as_new_as_the_last_time(warehouse: Warehouse, tmp_path: Path) -> None:
+    first, second = write_bill(tmp_path / "1.csv", [line("1")]), write_bill(tmp_path / "2.csv", [line("2")])
+    [kept] = import_bill(warehouse, first, received_at=NOON)
+    import_bill(warehouse, first, received_at=NOON + 2 * HOUR)
+    assert import_bill(warehouse, second, received_at=NOON + HOUR)[0].behind == kept.delivery_id
+    assert import_bill(warehouse, second, received_at=NOON + 3 * HOUR)[0].took_over
 
 
 def test_killed_before_the_pointer_moves_the_old_bill_stays_and_a_repeat_finishes(

@@ -8,6 +8,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,6 @@ def _billed(warehouse: Warehouse, account: str = ACCOUNT) -> Decimal | None:
 @pytest.mark.parametrize("by_name", [True, False])
 def test_the_parts_of_a_data_export_are_one_delivery(warehouse: Warehouse, tmp_path: Path, by_name: bool) -> None:
     manifest = data_export(tmp_path / "export", ["1", "2", "4"])
-    write_bill(tmp_path / "export" / "data" / f"BILLING_PERIOD={PERIOD}" / "old-00001.csv", [line("99")])
     [made] = import_bill(warehouse, manifest if by_name else tmp_path / "export")
     assert (made.billed_total, made.rows, made.manifest) == (Decimal(7), 3, str(manifest))
 
@@ -79,11 +79,45 @@ def test_the_format_is_told_by_what_a_manifest_names(tmp_path: Path) -> None:
 
 def test_bills_that_no_manifest_names_are_named(warehouse: Warehouse, tmp_path: Path) -> None:
     data_export(tmp_path / "export", ["1", "2"])
-    _csv(tmp_path / "export" / "beside", "7")
+    april = {"BillingPeriodStart": "2026-04-01T00:00:00Z"}
+    write_bill(tmp_path / "export" / "beside" / "april.csv", [line("7", **april)])
     [made] = import_bill(warehouse, tmp_path / "export")
     assert made.billed_total == 3
     [told] = made.warnings
-    assert re.match(r"not read, because no manifest names them: .*beside/.*\.csv; import them by name", told)
+    assert re.match(r"not read, because no manifest names them: .*beside/april\.csv; import them by name", told)
+
+
+@pytest.mark.parametrize("name", ["costs-00003.csv", "old/costs-00001.csv.gz"])
+def test_a_folder_with_more_of_a_period_than_its_manifest_names_is_refused(
+    warehouse: Warehouse, tmp_path: Path, name: str
+) -> None:
+    manifest = data_export(tmp_path / "export", ["1", "2"])
+    parts = tmp_path / "export" / "data" / f"BILLING_PERIOD={PERIOD}"
+    plain = write_bill(tmp_path / "plain", [line("99")]).read_bytes()
+    (parts / name).parent.mkdir(exist_ok=True)
+    (parts / name).write_bytes(gzip.compress(plain) if name.endswith(".gz") else plain)
+    with pytest.raises(BillError, match=rf"{name}: holds charges of account acct-1, period 2026-03.*no manifest names"):
+        import_bill(warehouse, tmp_path / "export")
+    assert _billed(warehouse) is None
+    [made] = import_bill(warehouse, manifest)  # who names the manifest has chosen; what lies with its parts is told
+    assert made.billed_total == 3
+    assert [name in text for text in made.warnings] == ([True] if "/" not in name else [])
+
+
+def test_of_two_exports_the_one_that_was_made_last_is_in_force_whenever_it_was_copied(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    older = azure_export(tmp_path / "a", [["1"]], submittedTime="2026-03-20T10:00:00.1234567Z")
+    [newer] = import_bill(warehouse, azure_export(tmp_path / "b", [["2"]], submittedTime="2026-03-21T10:00:00Z"))
+    (tmp_path / "a" / "part_0_0001.csv").touch()
+    [late] = import_bill(warehouse, older)
+    assert (late.took_over, late.behind) == (False, newer.delivery_id)
+    assert late.received_at == datetime(2026, 3, 20, 10, 0, 0, 123456, tzinfo=UTC)
+    run = data_export(tmp_path / "c", ["3"], run="2026-03-22T01:00:00.000Z-aa")  # its folder says when
+    assert import_bill(warehouse, run)[0].received_at == datetime(2026, 3, 22, 1, tzinfo=UTC)
+    assert _billed(warehouse) == 3
+    import_bill(warehouse, older, received_at=datetime(2026, 3, 23, tzinfo=UTC))
+    assert _billed(warehouse) == 1  # a person said so
 
 
 def test_a_part_that_is_missing_is_named_and_the_bill_in_force_stays(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -210,18 +244,50 @@ def test_a_zip_is_read_as_the_one_file_that_is_in_it(warehouse: Warehouse, tmp_p
         import_bill(warehouse, packed)
 
 
-def test_a_csv_cut_within_its_last_cost_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_a_csv_without_the_end_of_its_last_line_is_read_and_what_cannot_be_seen_is_said(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
     last = ["EffectiveCost", "BilledCost"]
     row = {name: value for name, value in line("12.50").items() if name not in last}
-    bill = write_bill(tmp_path / "bill.csv", [row | dict.fromkeys(last, "12.50")])
+    bill = write_bill(tmp_path / "bill.csv", [row | dict.fromkeys(last, "12.50")] * 2)
     whole = bill.read_bytes()
-    assert whole.endswith(b",12.50\r\n")
-    for lost in range(2, 8):
+    bill.write_bytes(whole[:-1])  # the line has its end
+    assert import_bill(warehouse, bill)[0].warnings == ()
+    bill.write_bytes(whole[:-2])
+    [made] = import_bill(warehouse, bill)
+    assert made.billed_total == 25
+    assert re.match(
+        r".*bill\.csv: its last line has no end; .* compare the total with that of your console", *made.warnings
+    )
+    for lost in (7, 8, 12, 20):  # its last cost is gone, or a field
         bill.write_bytes(whole[:-lost])
         with pytest.raises(BillError, match=r"bill\.csv"):
             import_bill(warehouse, bill)
-    bill.write_bytes(whole[:-1])  # the line has its end
-    assert import_bill(warehouse, bill)[0].billed_total == Decimal("12.5")
+    assert _billed(warehouse) == 25
+
+
+def test_what_is_packed_or_has_its_size_in_a_manifest_needs_no_end_of_the_last_line(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    data = write_bill(tmp_path / "plain", [line("3")]).read_bytes()[:-2]
+    (tmp_path / "bill.csv.gz").write_bytes(gzip.compress(data))
+    assert import_bill(warehouse, tmp_path / "bill.csv.gz")[0].warnings == ()
+    manifest = azure_export(tmp_path / "run", [["4"]])
+    part = tmp_path / "run" / "part_0_0001.csv"
+    part.write_bytes(part.read_bytes()[:-2])
+    said = json.loads(manifest.read_text())
+    said["blobs"][0]["byteCount"] = part.stat().st_size
+    assert import_bill(warehouse, _json(manifest, said))[0].warnings == ()
+
+
+@pytest.mark.parametrize("pack", [_gzip, _zip])
+def test_what_unpacks_to_far_more_than_a_bill_is_refused(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[Path, str], Path]
+) -> None:
+    monkeypatch.setattr("mlcost_pipeline.cost.bills.files._UNPACKED", 1000)
+    monkeypatch.setattr("mlcost_pipeline.cost.bills.files._MOST_PACKED", 5)
+    with pytest.raises(BillError, match=r"part-2\.csv\.\w+: unpacks to more than 5 times its size"):
+        import_bill(warehouse, pack(tmp_path / "export", "2"))
 
 
 def test_no_name_of_a_manifest_leaves_the_folder_of_the_export(warehouse: Warehouse, tmp_path: Path) -> None:

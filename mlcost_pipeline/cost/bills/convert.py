@@ -107,7 +107,7 @@ def _quick_money(values: pa.Array) -> pa.Array | None:
 
 def _is_safe(values: pa.Array) -> bool:
     """Whether Arrow casts every text as it is: of wider ones it makes wrong numbers without a word (1e30 becomes
-    18960114910927649.47…, 20 digits with 19 decimals a negative number)."""
+    18960114910927365649.47…, 20 digits with 19 decimals a negative number)."""
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return True
     return bool(pc.all(pc.match_substring_regex(values, _SAFE)).as_py())

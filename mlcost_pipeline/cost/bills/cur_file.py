@@ -71,6 +71,7 @@ class CurFile:
         left_out = _without_cost(made.split, lines)
         for line in lines.column("line").filter(left_out).to_pylist():
             lost["effective"].pop(line, None)
+            lost["list"].pop(line, None)
         keep(self.residues, lost, lines)
         return lines.filter(pc.invert(left_out))
 

@@ -12,12 +12,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlcost_pipeline.errors import BillError
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T|\d{8}T?\d*")
+_MOMENT = re.compile(r"\d{4}-?\d{2}-?\d{2}T\d{2}:?\d{2}:?\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?")
 _LONGEST_NAME = 255
 
 
@@ -25,13 +27,17 @@ _LONGEST_NAME = 255
 class Export:
     """Files of one delivery, and the manifest that names them, if there is one.
 
-    `rows` are charges that the manifest says a file holds, `unlisted` bill files beside it that no manifest names.
+    `rows` are charges that the manifest says a file holds, `sized` the files whose size it says and that have it,
+    `made_at` when the provider made the delivery, where that is said. `unlisted` are bill files beside it that no
+    manifest names.
     """
 
     files: Sequence[Path]
     manifest: Path | None = None
     rows: Mapping[Path, int] = field(default_factory=dict)
     unlisted: Sequence[Path] = ()
+    sized: frozenset[Path] = frozenset()
+    made_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,8 @@ def find_exports(path: Path, suffixes: Sequence[str]) -> list[Export]:
         BillError: there is no bill there, or a part that a manifest names is missing or of another size.
     """
     if path.is_file() and path.name.lower().endswith("manifest.json"):
-        return [_of_manifest(path, _folder_of(path), suffixes)]
+        made = _of_manifest(path, _folder_of(path), suffixes)
+        return [replace(made, unlisted=_beside(made.files, path, suffixes))]
     if path.is_file():
         if not path.name.endswith(tuple(suffixes)):
             raise BillError(f"{path}: expected a file named *{', *'.join(suffixes)}")
@@ -58,13 +65,30 @@ def find_exports(path: Path, suffixes: Sequence[str]) -> list[Export]:
     manifests = sorted(file for file in path.rglob("*") if file.is_file() and _is_manifest(file))
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(tuple(suffixes)))
     if manifests:
-        named = {PurePosixPath(part.name).name for file in manifests for part in _parts(_read(file), file)}
-        unlisted = [file for file in files if file.name not in named]
-        made = [_of_manifest(file, path, suffixes) for file in _newest_of_each(manifests)]
-        return [*made[:-1], replace(made[-1], unlisted=unlisted)]
+        exports = [_of_manifest(file, path, suffixes) for file in _newest_of_each(manifests)]
+        return [*exports[:-1], replace(exports[-1], unlisted=_unnamed(files, manifests, path))]
     if not files:
         raise BillError(f"{path}: holds no billing export (looked for *{', *'.join(suffixes)})")
     return [Export(files)]
+
+
+def _beside(files: Sequence[Path], manifest: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Bill files in the folders of a manifest and of the files that it names, which no manifest there names."""
+    folders = sorted({manifest.parent, *(file.parent for file in files)})
+    there = [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file() and file not in files]
+    manifests = [file for file in there if _is_manifest(file) and file != manifest]
+    return _unnamed([file for file in there if file.name.endswith(tuple(suffixes))], manifests, manifest.parent)
+
+
+def _unnamed(files: Sequence[Path], manifests: Sequence[Path], root: Path) -> list[Path]:
+    """Those of the files that none of the manifests names, wherever a copy of the bucket may begin."""
+    named: set[tuple[str, ...]] = set()
+    for manifest in manifests:
+        folders = [folder for folder in manifest.parents if folder.is_relative_to(root)]
+        for part in _parts(_read(manifest), manifest):
+            names = _names_of(part)
+            named |= {(*folder.parts, *names[first:]) for folder in folders for first in range(len(names))}
+    return [file for file in files if file.parts not in named]
 
 
 def _is_manifest(file: Path) -> bool:
@@ -133,7 +157,18 @@ def _of_manifest(file: Path, root: Path, suffixes: Sequence[str]) -> Export:
             raise BillError(f"{file}: names {part.name[:200]!r}, expected files named *{', *'.join(suffixes)}")
     files = [_found(part, file, root) for part in parts]
     told = {found: part.rows for found, part in zip(files, parts, strict=True) if part.rows is not None}
-    return Export(files, file, told)
+    sized = frozenset(found for found, part in zip(files, parts, strict=True) if part.size is not None)
+    return Export(files, file, told, sized=sized, made_at=_made_at(said, file))
+
+
+def _made_at(said: Mapping[str, Any], file: Path) -> datetime | None:
+    """When the provider made a delivery, as its manifest says or the folder of its execution is named; UTC."""
+    found = _MOMENT.match(_submitted(said)) or _MOMENT.match(_timed(file))
+    try:
+        made = datetime.fromisoformat(found.group()) if found is not None else None
+    except ValueError:
+        return None
+    return None if made is None else made.replace(tzinfo=UTC) if made.tzinfo is None else made.astimezone(UTC)
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -172,8 +207,7 @@ def _named(entry: Any) -> Any:
 
 def _found(part: _Part, manifest: Path, root: Path) -> Path:
     """Where a part lies: manifests name objects of a bucket, and a copy of the bucket may begin at any folder of it."""
-    names = PurePosixPath(part.name.partition("://")[2] or part.name).parts
-    names = tuple(name for name in names if name not in ("/", "."))
+    names = _names_of(part)
     if ".." in names or "\0" in part.name or max(map(len, names), default=0) > _LONGEST_NAME:
         raise BillError(f"{manifest}: names {part.name[:200]!r}, which is no file of an export; nothing was taken over")
     inside = root.resolve()
@@ -187,6 +221,11 @@ def _found(part: _Part, manifest: Path, root: Path) -> Path:
         f"{manifest}: names {part.name[:200]}, which is not there; the delivery is not complete, so nothing was taken "
         "over and what was in force stays"
     )
+
+
+def _names_of(part: _Part) -> tuple[str, ...]:
+    names = PurePosixPath(part.name.partition("://")[2] or part.name).parts
+    return tuple(name for name in names if name not in ("/", "."))
 
 
 def _whole(file: Path, part: _Part, manifest: Path) -> Path:

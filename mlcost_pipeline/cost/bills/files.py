@@ -29,6 +29,7 @@ SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 NULLS = ["", "NULL", "null"]  # as exports and the worked examples of FOCUS write them
 _BLOCK = 1 << 22
 _HEADER_LIMIT = 1 << 20
+_UNPACKED, _MOST_PACKED = 1 << 30, 500  # bytes that any file may unpack to, and times its size that a larger one may
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def columns_of(path: Path) -> list[str]:
     if _is_parquet(path):
         with _refusing(path):
             return list(pa.parquet.read_schema(path).names)
-    with _refusing(path), _open(path) as stream:
+    with _refusing(path), opened(path) as stream:
         first = stream.read(_HEADER_LIMIT).decode("utf-8-sig", errors="replace")
         names = next(csv.reader(io.StringIO(first)), [])
     if not names:
@@ -79,7 +80,7 @@ def batches(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
 
 
 def _csv(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with _open(path) as stream:
+    with opened(path) as stream:
         counted = _Watched(stream)
         rows = pa.csv.open_csv(
             pa.PythonFile(counted, mode="r"),
@@ -95,11 +96,18 @@ def _csv(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         raise BillError(
             f"{path}: ends inside a quoted field, so it is cut off; nothing was taken over, export it again"
         )
-    if counted.last not in b"\r\n":
-        raise BillError(
-            f"{path}: its last line has no end, so it may be cut off; nothing was taken over, export it again (or, if "
-            "it is whole, end the last line)"
-        )
+
+
+def has_open_end(path: Path) -> bool:
+    """Whether a CSV does not end with the end of a line, so that nothing shows whether its last field is whole.
+
+    What is packed says itself where it ends.
+    """
+    if path.suffix != ".csv" or not (size := path.stat().st_size):
+        return False
+    with path.open("rb") as stream:
+        stream.seek(size - 1)
+        return stream.read(1) not in b"\r\n"
 
 
 def _parquet(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -115,13 +123,18 @@ def _is_parquet(path: Path) -> bool:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a CSV file as they were before they were packed.
+
+    Raises:
+        BillError: while it is read, that it unpacks to far more than a bill does, or is no single file.
+    """
     if path.suffix == ".gz":
         with gzip.open(path, "rb") as packed:
-            yield packed  # type: ignore[misc]
+            yield _Bounded(packed, path)  # type: ignore[misc]
     elif path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(_only_member(path, archive)) as member:
-            yield member
+            yield _Bounded(member, path)  # type: ignore[misc]
     else:
         with path.open("rb") as stream:
             yield stream
@@ -139,10 +152,10 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 class _Watched(io.RawIOBase):
-    """Passes a stream on, counts its quotes (in a whole CSV file they are even) and keeps its last byte."""
+    """Passes a stream on and counts its quotes (in a whole CSV file they are even)."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self.quotes, self.last = stream, 0, b""
+        self._stream, self.quotes = stream, 0
 
     def readable(self) -> bool:
         return True
@@ -150,7 +163,27 @@ class _Watched(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
         self.quotes += data.count(b'"')
-        self.last = data[-1:] or self.last
+        return data
+
+
+class _Bounded(io.RawIOBase):
+    """Passes an unpacked stream on, and refuses what was packed to fill a disk: a bill packs 10 to 100 times."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self._stream, self._path, self._read = stream, path, 0
+        self._most = max(_UNPACKED, _MOST_PACKED * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._stream.read(size)
+        self._read += len(data)
+        if self._read > self._most:
+            raise BillError(
+                f"{self._path}: unpacks to more than {_MOST_PACKED} times its size, as no bill does; if it is one "
+                "after all, unpack it and import what is in it; nothing was taken over"
+            )
         return data
 
 

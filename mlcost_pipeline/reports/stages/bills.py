@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from mlcost_pipeline.cost.deliveries import scope_of
+from mlcost_pipeline.cost.delivery_totals import OF_EXPORT
 from mlcost_pipeline.cost.masking import shown_account
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import counted, stage_report, summed
@@ -40,8 +41,7 @@ def bill_report(deliveries: Sequence[Delivery], settings: Settings) -> Document:
     if deliveries:
         summary = (
             f"{counted(len(new), 'new delivery', 'new deliveries')} of {len(deliveries)} read, "
-            f"{counted(sum(d.rows for d in deliveries), 'line')} for {money} billed; what is stored and what rounding "
-            "kept aside add up to what each file says."
+            f"{counted(sum(d.rows for d in deliveries), 'line')} for {money} billed; {_checked(deliveries)}."
         )
     else:
         summary = "No new bill was found: every export in the folders named under bills was taken over before."
@@ -54,13 +54,17 @@ def bill_report(deliveries: Sequence[Delivery], settings: Settings) -> Document:
             Quantity(d.billed_total, d.currency),
             Quantity(d.effective_total, d.currency),
             Quantity(d.billed_residue, d.currency, exact=True),
+            _control(d),
             "new" if d.took_over else "known" if d.behind is None else f"older than {d.behind}",
             d.source,
             d.delivery_id,
         ]
         for d in sorted(deliveries, key=lambda d: (d.period, d.account), reverse=True)
     ]
-    columns = ["account", "month", "state", "lines", "billed", "effective", "residue", "taken over", "file", "delivery"]
+    columns = [
+        "account", "month", "state", "lines", "billed", "effective", "residue", "equal to control sums of",
+        "taken over", "file", "delivery",
+    ]  # fmt: skip
     doc = Document(
         title="Bills taken over",
         summary=summary,
@@ -74,6 +78,25 @@ def bill_report(deliveries: Sequence[Delivery], settings: Settings) -> Document:
     )
     marked = doc.marked(PROVISIONAL) if any(d.state != "final" for d in deliveries) else doc
     return stage_report(marked, settings)
+
+
+def _checked(deliveries: Sequence[Delivery]) -> str:
+    """Whether the totals were held against sums of the raw files, taken apart from the reading."""
+    held = sum(bool(each.control) for each in deliveries)
+    text = "stored lines and what rounding kept aside equal, to the last digit, "
+    text += "control sums that another reader took of the raw files"
+    if held == len(deliveries):
+        return text
+    return f"in {held} of them {text}; of the others no control sums were taken, so nothing is said of those"
+
+
+def _control(made: Delivery) -> str:
+    """The measures whose sums were taken a second time from the raw file, and of what."""
+    if not made.control:
+        return "none taken" if made.control is not None else "none taken then"
+    whole = sorted(name for name, how in made.control.items() if how == OF_EXPORT)
+    own = sorted(name for name in made.control if name not in whole)
+    return "; ".join([*([", ".join(own)] if own else []), *([f"{', '.join(whole)} (whole export)"] if whole else [])])
 
 
 def ledger_report(made: LedgerResult, settings: Settings, warehouse: Warehouse | None = None) -> Document:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mlcost_pipeline.clock import Clock
@@ -178,6 +179,9 @@ def test_a_run_lives_and_dies_with_the_process_it_watches(warehouse: Warehouse, 
     trainer = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     handle = open_run(warehouse, clock, **JOB)
     handle.watch(trainer.pid)
+    watched, until = psutil.Process(trainer.pid), time.monotonic() + 60
+    while watched.cpu_times().user < 0.5 and time.monotonic() < until:  # on a busy machine it waits its turn
+        time.sleep(0.1)
     time.sleep(0.5)
     assert close_lost_runs(warehouse, lambda _: clock) == []
     trainer.kill()

@@ -57,7 +57,7 @@ def _orchestrator(orchestrator: Orchestrator) -> dg.AssetsDefinition:
     def runs(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
         hour = this_hour(project.warehouse, project.settings)
         with project.run(context, PLATFORM, stage="evaluation", purpose="measure"):
-            copied = copy_orchestrator(project.warehouse, project.settings, orchestrator)
+            copied = copy_orchestrator(project.warehouse, orchestrator)
         mark_looked(project.warehouse, orchestrator.name, hour)
         return dg.MaterializeResult(
             metadata={"summary": copied.sentence, "runs": copied.runs, "records": copied.records}

@@ -30,6 +30,7 @@ RUN_COLUMNS = (
     "run_id", "model", "model_version", "stage", "purpose", "asset", "partition", "market", "pool", "price",
     "started_at", "ended_at", "status", "cause", "steps_done", "steps_redone", "busy_seconds", "busy_metric",
     "busy_coverage", "data_wait_seconds", "code_version", "inputs_version", "source", "job_id", "attempt",
+    "orchestrator_run_id",
 )  # fmt: skip
 HOLD_COLUMNS = ("run_id", "resource_id", "start", "end", "share_milli")
 RUNS, HOLDS = "run_records", "occupancy"
@@ -89,7 +90,8 @@ def record(
         job_id: of a retrain: what its attempts are attempts of, so that all of them are its cost; by default the run.
         attempt: of a retrain: which of its attempts this is, from 1 on.
         more: further columns of a run record: ``asset``, ``partition``, ``market``, ``pool``, ``price``,
-            ``model_version``, ``code_version``, ``inputs_version``.
+            ``model_version``, ``code_version``, ``inputs_version``, and ``orchestrator_run_id``: with ``asset``, the
+            Dagster run that this work is part of, so that it is on record once where those runs are read too.
 
     Raises:
         JobError: stage, purpose or a column is unknown, or the run id was used before in this folder.

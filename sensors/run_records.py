@@ -17,6 +17,15 @@ PARTITION_TAG = "dagster/partition"
 _RUNS_A_TICK = 25
 #: A run's end may be committed after one that ended later: so far back before the cursor each tick looks again.
 _OVERLAP = timedelta(seconds=30)
+#: A run whose process died is ended by the daemon, a day later at worst: one that had told nothing for so long by then
+#: held what it held to its last sign of life.
+_SILENT = timedelta(hours=1)
+_OF_OTHERS = {
+    dg.DagsterEventType.ENGINE_EVENT,
+    dg.DagsterEventType.RUN_FAILURE,
+    dg.DagsterEventType.RUN_CANCELING,
+    dg.DagsterEventType.RUN_CANCELED,
+}
 _ENDED = {
     dg.DagsterRunStatus.SUCCESS: "succeeded",
     dg.DagsterRunStatus.FAILURE: "failed",
@@ -142,8 +151,16 @@ def _facts(
 
 
 def _run_end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:
+    """When the steps of a run ended that never said so, in seconds since 1970."""
     found = instance.get_run_records(filters=dg.RunsFilter(run_ids=[run.run_id]), limit=1)
-    return float(found[0].end_time or found[0].update_timestamp.timestamp())
+    ended = float(found[0].end_time or found[0].update_timestamp.timestamp())
+    signs = [entry.timestamp for entry in instance.all_logs(run.run_id) if _is_sign_of_life(entry)]
+    alive = max(signs, default=ended)
+    return alive if ended - alive > _SILENT.total_seconds() else ended
+
+
+def _is_sign_of_life(entry: dg.EventLogEntry) -> bool:
+    return entry.dagster_event is None or entry.dagster_event.event_type not in _OF_OTHERS
 
 
 def _asset(event: Any) -> str:

@@ -93,6 +93,14 @@ def breaks() -> Iterator[Any]:
     raise ValueError("in the middle")
 
 
+@dg.asset(
+    partitions_def=DAYS, output_required=False, backfill_policy=dg.BackfillPolicy.single_run(),
+    tags={"mlcost/model": "fraud", "mlcost/stage": "training", "mlcost/purpose": "retrain"},
+)  # fmt: skip
+def in_vain() -> Iterator[Any]:
+    yield from ()
+
+
 def test_each_partition_has_a_record_and_together_they_hold_what_the_step_held(
     instance: dg.DagsterInstance, project: Any
 ) -> None:
@@ -120,6 +128,20 @@ def test_what_was_planned_and_left_out_was_not_made(instance: dg.DagsterInstance
     assert set(found) == {"made", "first", "second"}
     assert found["made"] == found["first"] == ("succeeded", None)  # it was there before the step broke
     assert found["second"][0] == "failed" and "in the middle" in str(found["second"][1])
+
+
+def test_a_step_that_made_nothing_made_no_partition_and_is_no_retrain(
+    instance: dg.DagsterInstance, project: Any
+) -> None:
+    """What it held is still its asset's; but it replaces nothing that an earlier run made of a partition."""
+    ends = {"dagster/asset_partition_range_start": "d0", "dagster/asset_partition_range_end": "d6"}
+    result = dg.materialize([in_vain], instance=instance, tags=ends)
+    copy_run(instance, project, result.run_id, owners_of([in_vain]))
+    [row] = project.warehouse.rows("run_records")
+    assert (row["asset"], row["partition"], row["purpose"]) == ("in_vain", None, "trial")
+    assert (row["status"], row["cause"]) == ("succeeded", "the step made nothing")
+    [hold] = project.warehouse.rows("occupancy")
+    assert hold["end"] > hold["start"]
 
 
 DYING = """
@@ -155,6 +177,17 @@ def test_what_dies_in_mid_step_is_lost_and_what_is_stopped_cancelled(
     assert {(row["asset"], row["model"]) for row in records.values()} == {("silent", "fraud")}
     ends = {row["run_id"]: row["end"] for row in project.warehouse.rows("occupancy")}
     assert ends == {row["run_id"]: row["ended_at"] for row in records.values()}
+    monkeypatch.setattr("sensors.run_records._SILENT", timedelta())  # found dead so long after it had died
+    with dg.DagsterInstance.get() as instance:
+        again = SimpleNamespace(warehouse=Warehouse(tmp_path / "again"), settings=project.settings)
+        copy_run(instance, again, died.run_id, OWNERS)
+        logs = [entry for entry in instance.all_logs(died.run_id) if entry.step_key == "silent"]
+    [began] = [e.timestamp for e in logs if e.dagster_event and e.dagster_event.event_type_value == "STEP_START"]
+    lived = timedelta(seconds=max(entry.timestamp for entry in logs) - began)
+    [held] = again.warehouse.rows("occupancy")
+    lost = records[died.run_id]
+    assert abs(held["end"] - held["start"] - lived) < timedelta(milliseconds=1)
+    assert held["end"] - held["start"] < lost["ended_at"] - lost["started_at"]
 
 
 def test_a_run_whose_end_was_committed_late_is_not_passed_over(instance: dg.DagsterInstance, project: Any) -> None:

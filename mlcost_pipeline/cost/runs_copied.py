@@ -79,13 +79,10 @@ def versions_told(tags: Mapping[str, str], run_id: str) -> dict[str, str | None]
     }
 
 
-def copy_steps(
-    warehouse: Warehouse, settings: Settings, facts: Iterable[StepFacts], *, own_clock: bool = True
-) -> list[str]:
+def copy_steps(warehouse: Warehouse, settings: Settings, facts: Iterable[StepFacts]) -> list[str]:
     """Write what is missing and close what was left open; returns the ids of the records that were touched.
 
-    What was taken for lost and has ended after all is written again, as it ended. `own_clock` maps times onto the
-    model's clock (for work of this pipeline); without it they are as they are.
+    Times are mapped onto the model's clock, as those of the records that this pipeline's work writes itself.
     """
     told = {fact.record_id: fact for fact in facts}
     own = _recorded_themselves(warehouse, list(told.values()))
@@ -95,38 +92,11 @@ def copy_steps(
         for record in own.get(name, [])
         if _closed(warehouse, settings, record, fact)
     ]
-    stored = warehouse.rows("run_records", where="run_id = ANY(?)", params=[list(told)])
-    known = {row["run_id"]: row["status"] for row in stored} | dict.fromkeys(own, "")
+    stored = warehouse.rows("run_records", columns=["run_id"], where="run_id = ANY(?)", params=[list(told)])
+    known = {row["run_id"] for row in stored} | set(own)
     missing = [fact for name, fact in told.items() if name not in known]
-    back = [] if own_clock else [f for n, f in told.items() if known.get(n) == "lost" and f.status != "lost"]
-    touched += [] if own_clock else _taken_back(warehouse, told)
-    _write(warehouse, settings, missing, own_clock)
-    _write(warehouse, settings, back, own_clock, again=True)
-    return touched + [fact.record_id for fact in (*missing, *back)]
-
-
-def _taken_back(warehouse: Warehouse, told: Mapping[str, StepFacts]) -> list[str]:
-    """Records of steps that were taken for lost, and are told in other parts now: they hold nothing any more."""
-    steps = {(fact.source, fact.run_id): set[str]() for fact in told.values()}
-    for fact in told.values():
-        steps[fact.source, fact.run_id].add(fact.step)
-    rows = warehouse.rows(
-        "run_records", where="orchestrator_run_id = ANY(?) AND status = 'lost'",
-        params=[sorted({fact.run_id for fact in told.values()})],
-    )  # fmt: skip
-    stale = []
-    for row in rows:
-        key = row["source"], row["orchestrator_run_id"]
-        named = str(row["run_id"]).removeprefix(f"{key[0]}:{key[1]}:")
-        of_step = any(named == step or named.startswith((f"{step}:", f"{step}[")) for step in steps.get(key, ()))
-        if of_step and row["run_id"] not in told and row["ended_at"] != row["started_at"]:
-            stale.append(row)
-    ids = [row["run_id"] for row in stale]
-    holds = warehouse.rows("occupancy", where="run_id = ANY(?)", params=[ids])
-    warehouse.append("occupancy", [{**hold, "end": hold["start"]} for hold in holds])
-    cause = "its run has ended after all, and made something else"
-    warehouse.append("run_records", [{**row, "ended_at": row["started_at"], "cause": cause} for row in stale])
-    return ids
+    _write(warehouse, settings, missing)
+    return touched + [fact.record_id for fact in missing]
 
 
 def _recorded_themselves(warehouse: Warehouse, facts: Sequence[StepFacts]) -> dict[str, list[dict[str, Any]]]:
@@ -159,19 +129,14 @@ def _closed(warehouse: Warehouse, settings: Settings, record: Mapping[str, Any],
     return True
 
 
-def _write(
-    warehouse: Warehouse, settings: Settings, facts: Sequence[StepFacts], own_clock: bool, *, again: bool = False
-) -> None:
-    """The holds first: a record that is there has its hold, and a hold that is there gives its record its times.
-
-    `again` writes both anew, over those of the same start.
-    """
+def _write(warehouse: Warehouse, settings: Settings, facts: Sequence[StepFacts]) -> None:
+    """The holds first: a record that is there has its hold, and a hold that is there gives its record its times."""
     if not facts:
         return
-    names = [] if again else [fact.record_id for fact in facts]
+    names = [fact.record_id for fact in facts]
     held = {row["run_id"]: row for row in warehouse.rows("occupancy", where="run_id = ANY(?)", params=[names])}
     models = {fact.model or UNASSIGNED for fact in facts}
-    clocks = {model: _Mapped.of(model_clock(warehouse, settings, model) if own_clock else Clock()) for model in models}
+    clocks = {model: _Mapped.of(model_clock(warehouse, settings, model)) for model in models}
     holds, records = [], []
     for fact in facts:
         model, hold = fact.model or UNASSIGNED, held.get(fact.record_id)
@@ -180,12 +145,13 @@ def _write(
             hold = {"run_id": fact.record_id, "start": start, "end": max(start, end)}
             if fact.resource_id is not None:
                 holds.append({**hold, "resource_id": fact.resource_id, "share_milli": fact.share_milli})
-        records.append(_record(fact, model, hold["start"], hold["end"]))
+        records.append(record_of(fact, model, hold["start"], hold["end"]))
     warehouse.append("occupancy", holds)
     warehouse.append("run_records", records)
 
 
-def _record(fact: StepFacts, model: str, start: datetime, end: datetime) -> Mapping[str, Any]:
+def record_of(fact: StepFacts, model: str, start: datetime, end: datetime) -> dict[str, Any]:
+    """The run record of a step that ran from `start` to `end` by the clock of `model`."""
     stage = fact.stage if fact.stage in STAGES else "evaluation"
     by_stage = {"training": "trial", "serving": "batch", "features": "build"}.get(stage, "measure")
     purpose = fact.purpose if fact.purpose in PURPOSES else by_stage

@@ -49,8 +49,9 @@ def facts_of(
 ) -> Iterator[StepFacts]:  # fmt: skip
     """A fact for each asset and partition that the step made, and if it ended badly for each that it did not.
 
-    What was planned and left out by a step that succeeded (an optional output) counts only if it made nothing at all.
-    `partition` names what the run is about where neither the plan nor a materialisation does.
+    What was planned and left out by a step that succeeded (an optional output) has none. If the step made nothing at
+    all, what it held is its assets' without a partition or purpose, for none was made and nothing trained. `partition`
+    names what the run is about where neither the plan nor a materialisation does.
     """
     units = list(_units(log, ended))
     several = len({asset for asset, _ in units} | set(log.assets)) > 1
@@ -60,16 +61,16 @@ def facts_of(
     ):
         made = log.made.get((asset or "", own))
         status, cause = (ended.status, ended.cause) if made is None else ("succeeded", None)
-        if made is None and status == "succeeded" and asset is not None:
-            cause = "the step made nothing"
+        nothing = made is None and status == "succeeded" and asset is not None
         model, stage, purpose = owner(asset)
         part = f":{asset}" if several and asset else ""
         part += f"[{own or number}]" if of_asset.count(asset) > 1 else ""
         yield StepFacts(
-            source=source, run_id=run_id, step=step, part=part, asset=asset, partition=own or partition, model=model,
-            stage=stage, purpose=purpose, started_at=start, ended_at=end, status=status, cause=cause,
-            resource_id=resource_id, share_milli=share, job_id=job_id, attempt=attempt,
-            **versions_told(made or {}, run_id),
+            source=source, run_id=run_id, step=step, part=part, asset=asset,
+            partition=None if nothing else own or partition, model=model, stage=stage,
+            purpose=None if nothing else purpose, started_at=start, ended_at=end, status=status,
+            cause="the step made nothing" if nothing else cause, resource_id=resource_id,
+            share_milli=share, job_id=job_id, attempt=attempt, **versions_told(made or {}, run_id),
         )  # fmt: skip
 
 
@@ -81,10 +82,12 @@ def _units(log: StepLog, ended: Ended) -> Iterator[_Unit]:
         for asset, partition in dict.fromkeys(log.planned)
         if (asset, partition) not in log.made and not (partition is None and asset in whole)
     ]
-    if ended.status != "succeeded" or not log.made:
+    if ended.status != "succeeded":
         yield from missing
-        if not missing and not log.made:
-            yield None, None
+    elif not log.made:
+        yield from dict.fromkeys((asset, None) for asset, _ in missing)
+    if not missing and not log.made:
+        yield None, None
 
 
 def divided(start: datetime, end: datetime, share_milli: int, parts: int) -> list[tuple[datetime, datetime, int]]:

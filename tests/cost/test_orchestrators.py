@@ -11,10 +11,12 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from mlcost_pipeline.cost.by_asset import cost_by_asset
@@ -23,7 +25,7 @@ from mlcost_pipeline.cost.ledger import build_ledgers
 from mlcost_pipeline.cost.orchestrators.copying import Copied, copy_orchestrator
 from mlcost_pipeline.cost.orchestrators.reading import RUNS_A_PAGE
 from mlcost_pipeline.errors import SourceError
-from mlcost_pipeline.settings import Orchestrator, Settings
+from mlcost_pipeline.settings import Orchestrator
 from mlcost_pipeline.warehouse import Warehouse
 from tests.cost.billing import line, two_models, write_bill
 
@@ -61,6 +63,17 @@ def some(context):
     for name in ("one", "three", "four"):
         yield dg.MaterializeResult(name)
 
+areas = dg.MultiPartitionsDefinition({"day": days, "area": dg.StaticPartitionsDefinition(["eu", "uk", "us"])})
+
+@dg.asset(partitions_def=days, backfill_policy=dg.BackfillPolicy.single_run())
+def half(context):
+    context.log_event(dg.AssetMaterialization("half", partition="mon"))
+    raise ValueError("in the middle")
+
+@dg.asset(partitions_def=areas, backfill_policy=dg.BackfillPolicy.single_run())
+def grid():
+    raise ValueError("before any")
+
 @dg.asset(tags={"mlcost/model": "fraud", "mlcost/stage": "features"})
 def hung():
     os._exit(9)  # killed: by this instance's account it is under way for ever
@@ -69,7 +82,7 @@ def hung():
 def slow():
     time.sleep(7)
 
-defs = dg.Definitions(assets=[features, scores, stopped, weights, some, hung, slow])
+defs = dg.Definitions(assets=[features, scores, stopped, weights, some, half, grid, hung, slow])
 
 if __name__ == "__main__":
     if "hung" in sys.argv:
@@ -81,8 +94,10 @@ if __name__ == "__main__":
     instance = dg.DagsterInstance.get()
     for day in ("mon", "tue"):
         dg.materialize([features, scores], instance=instance, partition_key=day, raise_on_error=False)
-    ends = {"dagster/asset_partition_range_start": "mon", "dagster/asset_partition_range_end": "tue"}
-    dg.materialize([weights], instance=instance, tags=ends)
+    first, last = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+    dg.materialize([weights], instance=instance, tags={first: "mon", last: "tue"})
+    dg.materialize([half], instance=instance, tags={first: "mon", last: "tue"}, raise_on_error=False)
+    dg.materialize([grid], instance=instance, tags={first: "eu|tue", last: "uk|tue"}, raise_on_error=False)
     dg.materialize([some], instance=instance)
     dg.materialize([stopped], instance=instance, raise_on_error=False)
 """
@@ -124,18 +139,17 @@ def _wait(url: str, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError("their webserver did not come up")
 
 
-def their(url: str, **more: Any) -> tuple[Settings, Orchestrator]:
+def their(url: str, **more: Any) -> Orchestrator:
     block = {"name": "main", "url": url, "resource_id": "worker-9", "models": {"risk/": "recs"}, **more}
-    settings = two_models(orchestrators=[block])
-    return settings, settings.orchestrators[0]
+    return two_models(orchestrators=[block]).orchestrators[0]
 
 
 def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs: str, tmp_path: Path) -> None:
-    settings, main = their(theirs)
-    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 5, 10)
-    assert copy_orchestrator(warehouse, settings, main).records == 0
+    main = their(theirs)
+    assert copy_orchestrator(warehouse, main) == Copied("main", 7, 14)
+    assert copy_orchestrator(warehouse, main).records == 0
     warehouse.state.update("orchestrators/main", lambda _: {})  # a lost cursor doubles nothing
-    assert copy_orchestrator(warehouse, settings, main) == Copied("main", 5, 0)
+    assert copy_orchestrator(warehouse, main) == Copied("main", 7, 0)
     rows = warehouse.rows("run_records")
     found = {(row["asset"], row["partition"]): (row["status"], row["model"], row["stage"]) for row in rows}
     assert found == {
@@ -149,6 +163,10 @@ def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs
         ("one", None): ("succeeded", "unassigned", "evaluation"),  # two was planned and left out
         ("three", None): ("succeeded", "unassigned", "evaluation"),
         ("four", None): ("succeeded", "unassigned", "evaluation"),
+        ("half", "mon"): ("succeeded", "unassigned", "evaluation"),  # the step broke when it had made this one
+        ("half", "tue"): ("failed", "unassigned", "evaluation"),
+        ("grid", "eu|tue"): ("failed", "unassigned", "evaluation"),
+        ("grid", "uk|tue"): ("failed", "unassigned", "evaluation"),
     }
     retrains = {(row["purpose"], row["job_id"], row["attempt"]) for row in rows if row["asset"] == "weights"}
     assert len(retrains) == 1 and retrains.pop()[::2] == ("retrain", 1)
@@ -161,11 +179,12 @@ def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs
     assert {row["source"] for row in rows} == {"dagster:main"}
     made_from = {row["asset"]: row["inputs_version"] for row in rows if row["partition"] == "mon"}
     assert made_from["risk/scores"] is not None and made_from["risk/features"] is None  # what has no inputs has none
-    assert "no such column" in next(row["cause"] for row in rows if row["status"] == "failed")
+    assert "no such column" in next(row["cause"] for row in rows if row["asset"] == "risk/scores" and row["cause"])
     start = min(row["started_at"] for row in rows).replace(minute=0, second=0, microsecond=0)
     month = start.strftime("%Y-%m-01T00:00:00Z")
     bill = line("3.6", resource="worker-9", start=start, hours=2, BillingPeriodStart=month)
     import_bill(warehouse, write_bill(tmp_path / "bill.csv", [bill]))
+    settings = two_models()
     build_ledgers(warehouse, settings)
     costs = {(each.asset, each.partition): each for each in cost_by_asset(warehouse, settings)}
     assert set(costs) == set(found)
@@ -176,26 +195,44 @@ def test_every_materialisation_is_a_run_record_once(warehouse: Warehouse, theirs
 def test_a_run_that_says_nothing_is_lost_and_told_again_if_it_ends_after_all(
     warehouse: Warehouse, theirs: str, home: Path
 ) -> None:
-    settings, main = their(theirs, lost_after_hours=3 / 3600)
+    main = their(theirs, lost_after_hours=3 / 3600)
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
-    quiet = {"cwd": home, "env": environment, "stderr": subprocess.DEVNULL}
+    quiet: Any = {"cwd": home, "env": environment, "stderr": subprocess.DEVNULL}
     runs = [subprocess.Popen([sys.executable, "location.py", what], **quiet) for what in ("hung", "slow")]
     runs[0].wait()
     found = dict[str, Any]()
     until = time.monotonic() + 60
     while len(found) < 2 and time.monotonic() < until:
-        copy_orchestrator(warehouse, settings, main)
+        copy_orchestrator(warehouse, main)
         rows = warehouse.rows("run_records", where="status = 'lost'")
         found |= {row["asset"]: (row["run_id"], row["cause"], row["ended_at"]) for row in rows}
     assert {cause for _, cause, _ in found.values()} == {"gave no sign of life any more"}
-    assert copy_orchestrator(warehouse, settings, main).records == 0
+    assert copy_orchestrator(warehouse, main).records == 0
     assert runs[1].wait() == 0
-    assert copy_orchestrator(warehouse, settings, main).records == 1  # it had only been slow
-    rows = {row["asset"]: row for row in warehouse.rows("run_records") if row["asset"] in found}
-    assert {name: row["status"] for name, row in rows.items()} == {"hung": "lost", "slow": "succeeded"}
+    assert copy_orchestrator(warehouse, main).records == 1  # it had only been slow
+    last = {row["asset"]: row for row in warehouse.rows("run_records") if row["asset"] in found}
+    assert {name: row["status"] for name, row in last.items()} == {"hung": "lost", "slow": "succeeded"}
     held = warehouse.rows("occupancy", where="run_id = ?", params=[found["slow"][0]])
-    assert [hold["end"] for hold in held] == [rows["slow"]["ended_at"]] and rows["slow"]["ended_at"] > found["slow"][2]
-    assert copy_orchestrator(warehouse, settings, main).records == 0
+    assert [hold["end"] for hold in held] == [last["slow"]["ended_at"]] and last["slow"]["ended_at"] > found["slow"][2]
+    assert copy_orchestrator(warehouse, main).records == 0
+    late = their(theirs, lost_after_hours=3 / 3600, since=datetime.now(UTC).isoformat())
+    assert copy_orchestrator(Warehouse(home / "new"), late).records == 0  # it fell silent before all that is to be read
+    _stop(home, last["hung"]["orchestrator_run_id"])  # somebody clears it away, long after it died
+    stopped = copy_orchestrator(warehouse, main)
+    assert stopped.runs > 0 and stopped.records == 0
+    fresh = Warehouse(home / "fresh")
+    copy_orchestrator(fresh, main)  # whoever looks only now is told the same
+    for each in (warehouse, fresh):
+        [hung] = each.rows("run_records", where="asset = 'hung'")
+        assert (hung["status"], hung["ended_at"]) == ("lost", last["hung"]["ended_at"])
+
+
+def _stop(home: Path, run_id: str) -> None:
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        run = instance.get_run_by_id(run_id)
+        assert run is not None
+        instance.report_run_canceling(run)
+        instance.report_run_canceled(run)
 
 
 @pytest.fixture
@@ -248,9 +285,9 @@ def _say(handler: BaseHTTPRequestHandler, status: int, body: bytes, length: int 
 def test_what_goes_wrong_names_the_orchestrator_and_stores_nothing(
     warehouse: Warehouse, serving: Any, status: int, body: bytes, length: int | None, said: str
 ) -> None:
-    settings, main = their(serving(lambda handler: _say(handler, status, body, length)))
+    main = their(serving(lambda handler: _say(handler, status, body, length)))
     with pytest.raises(SourceError, match=rf"orchestrators\.main \(http://127.*{said}"):
-        copy_orchestrator(warehouse, settings, main)
+        copy_orchestrator(warehouse, main)
     assert warehouse.rows("run_records") == []
     assert warehouse.state.get("orchestrators/main") is None
 
@@ -269,13 +306,13 @@ def test_a_redirect_does_not_take_the_token_along(
 
     monkeypatch.setenv("THEIR_TOKEN", "s3cret")
     with pytest.raises(SourceError, match=r"answered 302 .*a redirect is not followed"):
-        copy_orchestrator(warehouse, *their(serving(away), token_env="THEIR_TOKEN"))
+        copy_orchestrator(warehouse, their(serving(away), token_env="THEIR_TOKEN"))
     assert reached == []
 
 
 def test_a_password_in_the_url_is_refused_and_not_repeated(warehouse: Warehouse) -> None:
     with pytest.raises(SourceError, match=r"main \(http://host/graphql\): .*token_env instead") as refused:
-        copy_orchestrator(warehouse, *their("http://me:s3cret@host/graphql?key=s3cret"))
+        copy_orchestrator(warehouse, their("http://me:s3cret@host/graphql?key=s3cret"))
     assert "s3cret" not in str(refused.value)
 
 
@@ -292,7 +329,7 @@ def test_a_run_that_ends_while_later_pages_are_read_is_not_passed_over(warehouse
         data = {"logsForRun": log} if "run" in asked else {"runsOrError": {"__typename": "Runs", "results": runs}}
         _say(handler, 200, json.dumps({"data": data}).encode())
 
-    assert copy_orchestrator(warehouse, *their(serving(answer))).runs == RUNS_A_PAGE + 1
+    assert copy_orchestrator(warehouse, their(serving(answer))).runs == RUNS_A_PAGE + 1
     assert warehouse.state.get("orchestrators/main").value["updated"] <= 100.0  # type: ignore[union-attr]
 
 
@@ -311,11 +348,11 @@ def test_a_server_that_dies_between_two_questions_is_read_again(
         else:
             _say(handler, 200, b"", 900)
 
-    settings, main = their(serving(half))
+    main = their(serving(half))
     with pytest.raises(SourceError, match="cannot be read"):
-        copy_orchestrator(warehouse, settings, main)
+        copy_orchestrator(warehouse, main)
     assert warehouse.rows("run_records") == []
-    assert copy_orchestrator(warehouse, *their(theirs)).records >= 10
+    assert copy_orchestrator(warehouse, their(theirs)).records >= 10
 
 
 def test_a_token_is_sent_and_a_missing_one_named(
@@ -327,9 +364,9 @@ def test_a_token_is_sent_and_a_missing_one_named(
         seen.append(handler.headers["Dagster-Cloud-Api-Token"])
         _say(handler, 200, json.dumps({"data": {"runsOrError": {"__typename": "Runs", "results": []}}}).encode())
 
-    settings, main = their(serving(answer), token_env="THEIR_TOKEN")
+    main = their(serving(answer), token_env="THEIR_TOKEN")
     with pytest.raises(SourceError, match="needs the environment variable THEIR_TOKEN"):
-        copy_orchestrator(warehouse, settings, main)
+        copy_orchestrator(warehouse, main)
     monkeypatch.setenv("THEIR_TOKEN", "s3cret")
-    assert copy_orchestrator(warehouse, settings, main).runs == 0
+    assert copy_orchestrator(warehouse, main).runs == 0
     assert set(seen) == {"s3cret"}

@@ -16,13 +16,16 @@ from typing import Any
 import pytest
 
 from mlcost_pipeline.cost.cloud_tags import tags_for_run
+from mlcost_pipeline.cost.deliveries import import_bill
+from mlcost_pipeline.cost.ledger import build_ledgers
+from mlcost_pipeline.cost.prices import billed_runs
 from mlcost_pipeline.cost.unit_cost import unit_cost
 from mlcost_pipeline.errors import JobError, SourceError
 from mlcost_pipeline.recording import Recording, close_silent, record
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.sources.ingest import ingest
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import two_models
+from tests.cost.billing import line, two_models, write_bill
 
 DOCS = Path(__file__).parents[2] / "docs" / "run-records.md"
 
@@ -46,14 +49,16 @@ def test_a_job_is_on_record_while_it_runs_and_when_it_has_ended(
     warehouse: Warehouse, recorded: Settings, tmp_path: Path
 ) -> None:
     with record(
-        tmp_path / "runs", model="fraud", stage="features", purpose="build", resource_id="i-0abc", share_milli=500
-    ) as run:
+        tmp_path / "runs", model="fraud", stage="features", purpose="build", resource_id="i-0abc", share_milli=500,
+        asset="risk/features", orchestrator_run_id="dagster-run-1",
+    ) as run:  # fmt: skip
         [under_way] = read(warehouse, recorded).values()
         assert (under_way["status"], under_way["ended_at"], under_way["hold"]["end"]) == ("running", None, None)
         run.steps(done=7)
         run.waited_for_data(1.5)
     [ended] = read(warehouse, recorded).values()
     assert (ended["status"], ended["steps_done"], ended["data_wait_seconds"]) == ("succeeded", 7, 1.5)
+    assert (ended["asset"], ended["orchestrator_run_id"]) == ("risk/features", "dagster-run-1")
     assert (ended["hold"]["resource_id"], ended["hold"]["share_milli"]) == ("i-0abc", 500)
     assert ended["hold"]["end"] == ended["ended_at"] > ended["started_at"]
     assert ended["busy_metric"] == "process_cpu" and 0 <= ended["busy_seconds"] < 5
@@ -148,6 +153,15 @@ def test_a_retrain_that_runs_elsewhere_is_one_job_with_all_its_attempts(
     }  # fmt: skip
     found = unit_cost(warehouse, recorded, "fraud", f"{datetime.now(UTC):%Y-%m}")
     assert found.retrains == 0 and found.unpriced_runs == 2  # nobody knows yet what it cost
+    began = min(row["started_at"] for row in rows)
+    hour = began.replace(minute=0, second=0, microsecond=0)
+    bill = line("7200000", resource="i-9", start=hour, hours=2, BillingPeriodStart=hour.strftime("%Y-%m-01T00:00:00Z"))
+    import_bill(warehouse, write_bill(tmp_path / "bill.csv", [bill]))
+    build_ledgers(warehouse, recorded)
+    spent = billed_runs(warehouse)
+    assert set(spent) == {row["run_id"] for row in rows}
+    found = unit_cost(warehouse, recorded, "fraud", f"{began:%Y-%m}")
+    assert (found.retrains, found.per_retrain, found.unpriced_runs) == (1, sum(spent.values()), 0)
     with pytest.raises(JobError, match="only a retrain has a job_id"):
         record(tmp_path, model="fraud", stage="features", purpose="build", job_id="week-23").__enter__()
 

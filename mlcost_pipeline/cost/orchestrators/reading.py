@@ -12,13 +12,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mlcost_pipeline.cost.orchestrators.client import GraphQL
+from mlcost_pipeline.cost.orchestrators.ranges import RANGE_TAGS, tell_ranges
 from mlcost_pipeline.cost.runs_copied import RESOURCE_TAG, StepFacts, how_ended
 from mlcost_pipeline.cost.steps import Ended, Owner, StepLog, facts_of, owner_by_tags
 from mlcost_pipeline.settings import Orchestrator
 
 RUNS_A_PAGE = 50
 PARTITION_TAG, RETRY_TAG, ROOT_TAG = "dagster/partition", "dagster/retry_number", "dagster/root_run_id"
-RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+#: Events that others write about a run: the daemon, a person who stops it. They are no sign of its life.
+_OF_OTHERS = ("EngineEvent", "RunFailureEvent", "RunCancelingEvent", "RunCanceledEvent")
 _ENDED, _UNDER_WAY = ("SUCCESS", "FAILURE", "CANCELED"), ("STARTED", "CANCELING")
 _RUNS = """
 query Runs($cursor: String, $filter: RunsFilter!, $limit: Int!) {
@@ -61,10 +63,15 @@ class RunPage:
 
 @dataclass(frozen=True)
 class _RunLog:
-    """By step what it was to make and made; and the newest event, in seconds since 1970."""
+    """By step what it was to make and made; and the last sign of life, in seconds since 1970."""
 
     steps: Mapping[str, StepLog]
     last: float
+
+
+def source_of(orchestrator: Orchestrator) -> str:
+    """What names an orchestrator in its run records."""
+    return f"dagster:{orchestrator.name}"
 
 
 def pages(orchestrator: Orchestrator, updated_after: float | None) -> Iterator[RunPage]:
@@ -84,6 +91,12 @@ def silent(orchestrator: Orchestrator, now: datetime) -> Iterator[RunPage]:
     """
     before = (now - timedelta(hours=orchestrator.lost_after_hours)).timestamp()
     yield from _pages(orchestrator, {"updatedBefore": before, "statuses": _UNDER_WAY}, before)
+
+
+def _is_told(orchestrator: Orchestrator, log: _RunLog, silent_since: float | None) -> bool:
+    """Whether a run is told: one under way only if it is silent, and was not before all that is to be read."""
+    since = 0.0 if orchestrator.since is None else orchestrator.since.timestamp()
+    return silent_since is None or since <= log.last <= silent_since
 
 
 def _pages(orchestrator: Orchestrator, wanted: Mapping[str, Any], silent_since: float | None) -> Iterator[RunPage]:
@@ -107,7 +120,8 @@ def _page(
     asked = {"cursor": cursor, "filter": wanted, "limit": RUNS_A_PAGE}
     found = graph.expect(graph.ask(_RUNS, asked)["runsOrError"], "Runs")["results"]
     logs = {run["runId"]: _log(graph, run["runId"]) for run in found}
-    told = [run for run in found if silent_since is None or logs[run["runId"]].last <= silent_since]
+    told = [run for run in found if _is_told(orchestrator, logs[run["runId"]], silent_since)]
+    tell_ranges(graph, [(_tags(run), _not_made(run, logs[run["runId"]])) for run in told])
     steps = [step for run in told for step in logs[run["runId"]].steps.values()]
     owners = _owners(graph, sorted({key for step in steps for key in step.assets}))
     facts = [fact for run in told for fact in _facts(orchestrator, run, logs[run["runId"]], owners)]
@@ -122,7 +136,8 @@ def _log(graph: GraphQL, run_id: str) -> _RunLog:
     while True:
         log = graph.expect(graph.ask(_EVENTS, {"run": run_id, "after": after})["logsForRun"], "EventConnection")
         for event in log["events"]:
-            last = max(last, float(event.get("timestamp") or 0) / 1000)
+            if event["__typename"] not in _OF_OTHERS:
+                last = max(last, float(event.get("timestamp") or 0) / 1000)
             if event.get("stepKey"):
                 _note(steps.setdefault(event["stepKey"], StepLog()), event)
         if not log["hasMore"]:
@@ -150,12 +165,20 @@ def _owners(graph: GraphQL, keys: Sequence[str]) -> dict[str, dict[str, str]]:
     return {"/".join(node["assetKey"]["path"]): {tag["key"]: tag["value"] for tag in node["tags"]} for node in nodes}
 
 
+def _tags(run: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in run["tags"]}
+
+
+def _not_made(run: Mapping[str, Any], log: _RunLog) -> list[StepLog]:
+    """Logs of the steps that began and did not end well."""
+    steps = [stats["stepKey"] for stats in run["stepStats"] if stats["startTime"] and stats["status"] != "SUCCESS"]
+    return [log.steps[step] for step in steps if step in log.steps]
+
+
 def _facts(
     orchestrator: Orchestrator, run: Mapping[str, Any], log: _RunLog, owners: Mapping[str, dict[str, str]]
 ) -> Iterator[StepFacts]:
-    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
-    under_way = run["status"] in _UNDER_WAY
-    ended_run = log.last if under_way else run["endTime"] or run["updateTime"]
+    tags, source = _tags(run), source_of(orchestrator)
 
     def owner(asset: str | None) -> Owner:
         model, stage, purpose = owner_by_tags(owners.get(asset or "", {}))
@@ -166,20 +189,27 @@ def _facts(
         if stats["startTime"] is None:
             continue
         step = log.steps.get(stats["stepKey"], StepLog())
-        status, cause = how_ended(
-            succeeded=stats["status"] == "SUCCESS", over=stats["status"] == "FAILURE",
-            cancelled=run["status"] == "CANCELED", cause=step.cause,
-        )  # fmt: skip
-        if status == "lost" and under_way:
-            cause = "gave no sign of life any more"
-        ended = Ended(_at(stats["startTime"]), _at(stats["endTime"] or ended_run), status, cause)
         yield from facts_of(
-            step, ended, source=f"dagster:{orchestrator.name}", run_id=run["runId"], step=stats["stepKey"],
-            owner=owner, resource_id=tags.get(RESOURCE_TAG, orchestrator.resource_id),
+            step, _ended(orchestrator, run, log, stats, step.cause), source=source, run_id=run["runId"],
+            step=stats["stepKey"], owner=owner, resource_id=tags.get(RESOURCE_TAG, orchestrator.resource_id),
             share_milli=orchestrator.share_milli, partition=_partition(tags),
-            job_id=f"dagster:{orchestrator.name}:{tags.get(ROOT_TAG, run['runId'])}",
-            attempt=_attempt(tags),
+            job_id=f"{source}:{tags.get(ROOT_TAG, run['runId'])}", attempt=_attempt(tags),
         )  # fmt: skip
+
+
+def _ended(
+    orchestrator: Orchestrator, run: Mapping[str, Any], log: _RunLog, stats: Mapping[str, Any], cause: str | None
+) -> Ended:
+    """How a step ended. One that never said so ended with its run, unless that had been silent for too long by then."""
+    start, over = stats["startTime"], stats["endTime"] is not None
+    alive, ended_run = max(log.last, start), run["endTime"] or run["updateTime"]
+    if not over and (run["status"] in _UNDER_WAY or ended_run - alive > orchestrator.lost_after_hours * 3600):
+        return Ended(_at(start), _at(alive), "lost", "gave no sign of life any more")
+    status, cause = how_ended(
+        succeeded=stats["status"] == "SUCCESS", over=stats["status"] == "FAILURE",
+        cancelled=run["status"] == "CANCELED", cause=cause,
+    )  # fmt: skip
+    return Ended(_at(start), _at(stats["endTime"] or ended_run), status, cause)
 
 
 def _partition(tags: Mapping[str, str]) -> str | None:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.books import books, closed, versions_of
+from mlcost_pipeline.cost.books import FINAL, books, closed, left_out, versions_of
 from mlcost_pipeline.cost.counted import month_bounds
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import PriceBook
@@ -58,7 +58,7 @@ class DailySpend:
     """Spend of one billing period by UTC day. What has no day is in `undated` and `derived`.
 
     `billed_until` is the end of the newest hour that any bill of the period charges for; bills that are `final` do not
-    change any more.
+    change any more. `left_out` says of which months' bills nothing is in it, for no ledger stands on them.
     """
 
     billed: Mapping[date, Decimal]
@@ -69,6 +69,7 @@ class DailySpend:
     unpriced_runs: int
     billed_until: datetime | None
     final: bool
+    left_out: tuple[str, ...] = ()
 
 
 def daily_spend(warehouse: Warehouse, settings: Settings, model: str, period: str, now: datetime) -> DailySpend:
@@ -79,7 +80,7 @@ def daily_spend(warehouse: Warehouse, settings: Settings, model: str, period: st
         _BY_DAY, [model, settings.currency], tables=["cost_ledger", "billing_slots"], versions=versions
     ).to_pylist()
     [reached] = warehouse.query(_REACHED, tables=["billing_slots"], versions=versions).to_pylist()
-    final = bool(every) and all(book.version is not None and book.bill.state == "final" for book in every)
+    final = bool(every) and all(book.standing == FINAL for book in every)
     estimated, unpriced = _estimated(warehouse, settings, model, period, now, final, versions)
     return DailySpend(
         billed=_by_day(rows),
@@ -90,6 +91,7 @@ def daily_spend(warehouse: Warehouse, settings: Settings, model: str, period: st
         unpriced_runs=unpriced,
         billed_until=reached["until"],
         final=final,
+        left_out=left_out(every, settings),
     )
 
 
@@ -104,6 +106,7 @@ def together(before: DailySpend, after: DailySpend) -> DailySpend:
         before.unpriced_runs + after.unpriced_runs,
         after.billed_until or before.billed_until,
         before.final and after.final,
+        (*before.left_out, *after.left_out),
     )
 
 

@@ -43,7 +43,8 @@ class Forecast:
     """A month of one model. `low` and `high` are None where too few days are complete to say how sure it is.
 
     `billed` is the effective cost that the ledgers in force say; `expected` is the whole month, what is spent included.
-    `days` leaves out what belongs to no day: charges longer than one, and those that follow others.
+    `days` leaves out what belongs to no day: charges longer than one, and those that follow others. `left_out` says
+    which bills, of the month or of the one before that its rate comes from, are not in it.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Forecast:
     days: tuple[DayCost, ...]
     rate_days: int
     by_weekday: bool
+    left_out: tuple[str, ...] = ()
 
     @property
     def spent(self) -> Decimal:
@@ -76,13 +78,17 @@ class Forecast:
         if self.estimated:
             so_far += f" (of it {self.estimated:,.2f} estimated)"
         if not any(day.state == EXPECTED for day in self.days):
-            return f"{so_far}; the month is over" + (self._open and f", {self._open}")
+            return f"{so_far}; the month is over" + (self._open and f", {self._open}") + self._missing
         range_ = "too few days to say how sure" if self.low is None else f"{self.low:,.2f} to {self.high:,.2f}"
         how = "by weekday " if self.by_weekday else ""
         return (
             f"{so_far}; expected for the month: {self.expected:,.2f} ({range_}) {how}from {self.rate_days} "
-            f"day{'' if self.rate_days == 1 else 's'}" + (self._open and f"; {self._open}")
+            f"day{'' if self.rate_days == 1 else 's'}" + (self._open and f"; {self._open}") + self._missing
         )
+
+    @property
+    def _missing(self) -> str:
+        return "".join(f"; {said}" for said in self.left_out)
 
     @property
     def _open(self) -> str:
@@ -125,6 +131,7 @@ def forecast(
         model, period, settings.currency, billed, estimated, here.unpriced_runs, expected,
         None if margin is None else max(money_sum([billed, estimated]), expected - margin),
         None if margin is None else expected + margin, tuple(days), rate.days, rate.by_weekday,
+        past.left_out,
     )  # fmt: skip
 
 

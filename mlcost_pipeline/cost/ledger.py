@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mlcost_pipeline.clock import model_clock
 from mlcost_pipeline.cost import attribution
-from mlcost_pipeline.cost.asof import note_in_force
+from mlcost_pipeline.cost.asof import history, note_in_force
 from mlcost_pipeline.cost.deliveries import Delivery, account_key, bills_in_force, delivery, scope_of
 from mlcost_pipeline.cost.due import is_built, judged_by, note_built, runs_touching
 from mlcost_pipeline.cost.reconciliation import Reconciliation, reconcile, require_reconciled
@@ -95,6 +95,7 @@ def _renew(
     warehouse.state.create(f"ledgers/{account_key(bill.account)}/{bill.period}/{version}", made_of)
     checked = reconcile(warehouse, bill.account, bill.period, version)
     if not checked.reconciled:
+        _discard(warehouse, bill, version)
         raise Unreconciled(f"{checked.sentence}; it was not put in force")
     changed: list[dict[str, Any]] = []
     if previous is not None:
@@ -103,6 +104,16 @@ def _renew(
     warehouse.point("device_time", scope, version)
     warehouse.point("cost_ledger", scope, version)
     return version, len(changed)
+
+
+def _discard(warehouse: Warehouse, bill: Delivery, version: str) -> None:
+    """Take a rejected version away, so that it is written anew once its slots are sound, unless it was in force."""
+    if any(each.version == version for each in history(warehouse, bill.account, bill.period)):
+        return
+    for table in ("cost_ledger", "device_time"):
+        file = warehouse.version_file(table, scope_of(bill.account, bill.period), version)
+        if file is not None:
+            file.unlink(missing_ok=True)
 
 
 def build_ledgers(warehouse: Warehouse, settings: Settings, period: str | None = None) -> list[LedgerResult]:

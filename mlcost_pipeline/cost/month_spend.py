@@ -14,6 +14,7 @@ from typing import Any
 from mlcost_pipeline.cost.books import Ask
 from mlcost_pipeline.cost.device_ladder import NO_STAGE
 from mlcost_pipeline.cost.prices import unbilled
+from mlcost_pipeline.cost.run_months import run_months
 from mlcost_pipeline.cost.run_outcomes import NO_RUN, REDONE, RUN_OUTCOMES, grouped, split_redone
 from mlcost_pipeline.cost.run_outcomes import TABLES as RUN_TABLES
 from mlcost_pipeline.cost.slots import money_sum
@@ -27,12 +28,13 @@ ESTIMATE = "estimate"
 class Retrains:
     """Whole jobs begun in a month: how many have a known cost, and what all their attempts cost, whenever billed.
 
-    `billed_in` are the months whose bills say so, `estimated` whether the price book says a part of it.
+    `rests_on` are the months whose bills say so, or will: those in which an attempt ran; `estimated` whether the price
+    book says a part of it.
     """
 
     jobs: int
     cost: Decimal
-    billed_in: frozenset[str] = frozenset()
+    rests_on: frozenset[str] = frozenset()
     estimated: bool = False
 
 
@@ -89,15 +91,14 @@ SELECT o.run_id, strftime(r.started_at, '%Y-%m') AS period, o.stage, o.outcome, 
 FROM run_outcomes o JOIN run_records r USING (run_id) WHERE o.model = ?
 """
 
-_JOBS = """
-WITH mine AS (SELECT run_id, job_id, status, started_at FROM run_records
+_JOBS = f"""
+WITH {run_months()}, mine AS (SELECT run_id, job_id, status, started_at FROM run_records
   WHERE model = ? AND purpose = 'retrain' AND job_id IS NOT NULL),
 jobs_of_month AS (SELECT job_id, strftime(min(started_at), '%Y-%m') AS period FROM mine GROUP BY job_id
   HAVING NOT bool_or(status = 'running')),
-paid AS (SELECT run_id, sum(effective) AS effective, list_sort(list(DISTINCT period)) AS months
-  FROM cost_ledger WHERE run_id IS NOT NULL GROUP BY run_id)
-SELECT j.period, m.job_id, m.run_id, p.effective, p.months FROM jobs_of_month j JOIN mine m USING (job_id)
-LEFT JOIN paid p USING (run_id) ORDER BY j.period, m.job_id, m.run_id
+paid AS (SELECT run_id, sum(effective) AS effective FROM cost_ledger WHERE run_id IS NOT NULL GROUP BY run_id)
+SELECT j.period, m.job_id, m.run_id, p.effective, r.months FROM jobs_of_month j JOIN mine m USING (job_id)
+LEFT JOIN paid p USING (run_id) LEFT JOIN run_months r USING (run_id) ORDER BY j.period, m.job_id, m.run_id
 """
 
 

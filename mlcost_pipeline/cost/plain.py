@@ -112,7 +112,8 @@ def cost_per_outcome(
         billing: charges of one currency. An amount: ``effective`` (Decimal, int or text), or ``hours`` and ``rate``. A
             time: ``charge_start`` and ``charge_end``, or the ``run_id`` of a run and ``hours``. Whose it is:
             ``run_id``, ``resource_id``, ``tags``. Optionally ``billed``, ``category`` (Usage), ``service``,
-            ``invoice_id`` (where any charge names one or a null, one without is open, and the result provisional),
+            ``invoice_id`` (where any charge names one or a null, one without is open, and the result provisional; where
+            none says anything of it, ``notes`` say that this is not known),
             ``commitment_status``, ``currency`` (USD). Without ``effective`` or a rate, what was billed is taken for it,
             and ``notes`` say so.
         runs: ``run_id``, ``model``, ``stage``, ``started_at``, ``ended_at``; optionally ``resource_id`` with
@@ -147,7 +148,7 @@ def _made(
     spent = spend_by_month(ask, model, _NOTHING_ESTIMATED).get(PERIOD, NOTHING_SPENT)
     jobs = retrains_by_month(ask, model, _NOTHING_ESTIMATED).values()
     retrains, retrain_cost = sum(month.jobs for month in jobs), money_sum(month.cost for month in jobs)
-    ladders = tuple(ladder for ladder in ladders_of(ask) if ladder.model == model)
+    ladders = tuple(replace(ladder, rests_on=()) for ladder in ladders_of(ask) if ladder.model == model)
     bounds = _bounds(counts)
     return PlainCost(
         model=model,

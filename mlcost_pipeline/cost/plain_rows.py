@@ -81,6 +81,10 @@ def charges_of(billing: Rows, runs: Mapping[str, Mapping[str, Any]]) -> Charges:
     notes = []
     if as_billed:
         notes.append(f"{as_billed} of {rows} charges give no effective cost: what was billed is taken for it")
+    if not told:
+        notes.append(
+            "no charge says whether it was invoiced (invoice_id): whether the sums may still change is not known"
+        )
     slots = pa.concat_tables([*batches, conform(TABLES["billing_slots"], waiting)])
     return Charges(slots, currencies.pop(), told > 0 and invoiced < rows, tuple(notes))
 

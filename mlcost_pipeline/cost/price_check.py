@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.books import closed_books, versions_of
+from mlcost_pipeline.cost.books import books, closed_books, left_out, versions_of
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import RECORDED, Estimate, price_runs
 from mlcost_pipeline.cost.slots import money_sum
@@ -125,11 +125,15 @@ class SourceCheck:
 
 @dataclass(frozen=True)
 class PriceCheck:
-    """The book against the bills; `not_compared` runs are billed, but not for any time that they held a resource."""
+    """The book against the bills; `not_compared` runs are billed, but not for any time that they held a resource.
+
+    `left_out` says of which bills nothing was compared, for no ledger stands on them.
+    """
 
     currency: str
     sources: tuple[SourceCheck, ...]
     not_compared: int
+    left_out: tuple[str, ...] = ()
 
     @property
     def priced(self) -> tuple[SourceCheck, ...]:
@@ -150,13 +154,14 @@ class PriceCheck:
         estimated = money_sum(source.estimated for source in self.priced if source.estimated is not None)
         billed = money_sum(source.billed for source in self.priced)
         runs = sum(source.runs for source in self.priced)
+        missing = "".join(f" {said}." for said in self.left_out)
         if not runs:
-            return "The price book was held against no bill: no billed run has a price in it."
+            return f"The price book was held against no bill: no billed run has a price in it.{missing}"
         by = f", {(billed - estimated) / estimated:+.1%}" if estimated else ""
         off = sum(1 for source in self.priced if source.off)
         return (
             f"The price book said {estimated:,.4f} {self.currency} of {runs} run{'' if runs == 1 else 's'}, the bill "
-            f"says {billed:,.4f}{by}; {off} of {len(self.priced)} prices off by more than {TOLERANCE:.0%}."
+            f"says {billed:,.4f}{by}; {off} of {len(self.priced)} prices off by more than {TOLERANCE:.0%}.{missing}"
         )
 
 
@@ -169,7 +174,9 @@ def check_prices(
     for check in checks:
         groups.setdefault((check.source, check.setting, check.estimated is None), []).append(check)
     found = (_source(settings.currency, key, runs) for key, runs in groups.items())
-    return PriceCheck(settings.currency, tuple(sorted(found, key=lambda s: (s.source, s.setting or ""))), not_compared)
+    ordered = tuple(sorted(found, key=lambda s: (s.source, s.setting or "")))
+    missing = left_out(books(warehouse, settings.currency, period), settings)
+    return PriceCheck(settings.currency, ordered, not_compared, missing)
 
 
 def check_runs(

@@ -11,8 +11,10 @@ from decimal import Decimal
 from typing import Any
 
 from mlcost_pipeline.clock import model_clock
+from mlcost_pipeline.cost.books import closed_books
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.prices import Price, billed_runs, price_runs
+from mlcost_pipeline.cost.run_months import unsettled_runs
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
@@ -34,7 +36,10 @@ def retrain_price(warehouse: Warehouse, settings: Settings, model: str) -> Price
     attributed = [runs for runs in jobs if all(run["run_id"] in billed for run in runs)][-LAST_JOBS:]
     if attributed:
         costs = [money_sum(billed[run["run_id"]] for run in runs) for runs in attributed]
-        return Price(_mean(costs), f"mean of the last {len(costs)} billed retrains, all attempts included")
+        named = {str(run["run_id"]) for runs in attributed for run in runs}
+        may_change = named & unsettled_runs(warehouse, closed_books(warehouse, settings.currency))
+        mark = ", provisional: a bill of them is open or to come" if may_change else ""
+        return Price(_mean(costs), f"mean of the last {len(costs)} billed retrains, all attempts included{mark}")
     estimated = _estimated(warehouse, settings, jobs[-LAST_JOBS:], model_clock(warehouse, settings, model).now())
     if estimated:
         count = len(estimated)

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from mlcost_pipeline.cost.books import Ask, Book
+from mlcost_pipeline.cost.books import FINAL, Ask, Book
 from mlcost_pipeline.cost.month_spend import estimates_of
+from mlcost_pipeline.cost.run_months import unsettled_runs
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.warehouse import Warehouse
 
-_PAID = """
-SELECT run_id, sum(effective) AS effective, list_sort(list(DISTINCT period)) AS months FROM cost_ledger
-WHERE run_id IS NOT NULL GROUP BY run_id
-"""
+_PAID = "SELECT run_id, sum(effective) AS effective FROM cost_ledger WHERE run_id IS NOT NULL GROUP BY run_id"
 
 
 @dataclass(frozen=True)
@@ -33,31 +31,33 @@ class Paid:
 
 @dataclass(frozen=True)
 class RunCosts:
-    """Of all runs: what bills say with the months that say so, and estimates for the others."""
+    """Of all runs: what bills say, estimates for the others, and which of them a bill to come may say more of.
 
-    billed: Mapping[str, tuple[Decimal, Sequence[str]]]
+    `may_change` are the months of which a bill is open, or has no ledger.
+    """
+
+    billed: Mapping[str, Decimal]
     estimates: Mapping[str, Decimal | None]
+    unsettled: frozenset[str]
     may_change: frozenset[str]
 
     def of_runs(self, runs: Sequence[str]) -> Paid:
         """What these runs cost together; of no run that is not known."""
-        amounts = [self.billed[run][0] if run in self.billed else self.estimates.get(run) for run in runs]
+        amounts = [self.billed.get(run, self.estimates.get(run)) for run in runs]
         known = None if not amounts or None in amounts else money_sum(each for each in amounts if each is not None)
         estimated = any(self.estimates.get(run) is not None for run in runs if run not in self.billed)
-        months = {month for run in runs if run in self.billed for month in self.billed[run][1]}
-        to_come = any(run not in self.billed for run in runs)
-        return Paid(known, estimated, to_come or not months.isdisjoint(self.may_change))
+        return Paid(known, estimated, any(run not in self.billed or run in self.unsettled for run in runs))
 
 
 def open_months(found: Sequence[Book]) -> frozenset[str]:
     """Months of which a bill is open, or has no ledger yet."""
-    return frozenset(book.bill.period for book in found if book.version is None or book.bill.state != "final")
+    return frozenset(book.bill.period for book in found if book.standing != FINAL)
 
 
 def run_costs(warehouse: Warehouse, settings: Settings, ask: Ask, found: Sequence[Book], now: datetime) -> RunCosts:
     """Costs of every run on record, as of `now`."""
-    paid = {row["run_id"]: (row["effective"], row["months"]) for row in ask(_PAID, [], ["cost_ledger"]).to_pylist()}
+    paid = {row["run_id"]: row["effective"] for row in ask(_PAID, [], ["cost_ledger"]).to_pylist()}
     priced: dict[str, Decimal | None] = {}
     for model in settings.owners:
         priced |= estimates_of(warehouse, settings, model, now).by_run
-    return RunCosts(paid, priced, open_months(found))
+    return RunCosts(paid, priced, unsettled_runs(warehouse, found), open_months(found))

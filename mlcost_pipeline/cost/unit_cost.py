@@ -6,16 +6,16 @@ priced by the price book, kept apart under the method `estimate`, and make every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from mlcost_pipeline.clock import model_clock
-from mlcost_pipeline.cost.books import Ask, Book, asking, books, closed, require_closed
+from mlcost_pipeline.cost.books import Ask, Book, asking, books, closed, require_closed, settled_months
 from mlcost_pipeline.cost.counted import Counted, counted_by_month, month_bounds
 from mlcost_pipeline.cost.coverage import Covered, covered_by_month
-from mlcost_pipeline.cost.device_ladder import Ladder, ladders_of
+from mlcost_pipeline.cost.device_ladder import Ladder, ladders_of, with_unsettled
 from mlcost_pipeline.cost.month_spend import (
     ESTIMATE,
     NOTHING_SPENT,
@@ -39,8 +39,9 @@ class UnitCost:
     """One model's month. Money is in `currency`; `total` is billed (effective) plus estimated.
 
     `per_thousand_predictions` and `per_retrain` are None where there was none of them; a retrain is a whole job begun
-    in the month, with all its attempts. `provisional` says that a bill is open, an outcome not settled, or an amount
-    estimated or unknown. `days` are those of the calendar month, `known_days` those that are over by the model's clock.
+    in the month, with all its attempts. `provisional` says that a bill is open or to come, an outcome not settled, or
+    an amount estimated or unknown. `days` are those of the calendar month, `known_days` those that are over by the
+    model's clock.
     """
 
     model: str
@@ -96,19 +97,28 @@ def unit_cost(warehouse: Warehouse, settings: Settings, model: str, period: str)
 
     Raises:
         Unreconciled: the parts of a bill do not add up to it; nothing is reported then.
+        NothingCompared: no ledger stands on a bill of the month.
     """
     return _Months.of(warehouse, settings, model, _Bills.of(warehouse, settings)).month(period)
 
 
 def unit_costs(warehouse: Warehouse, settings: Settings, model: str) -> list[UnitCost]:
-    """:func:`unit_cost` for every month in which the model spent, ran or earned anything, in order."""
+    """:func:`unit_cost` for every month in which the model spent, ran or earned anything, in order.
+
+    Raises:
+        Unreconciled, NothingCompared: a bill of any of these months does not close, or no ledger stands on it.
+    """
     return _Months.of(warehouse, settings, model, _Bills.of(warehouse, settings)).every()
 
 
 def unit_costs_of_all(warehouse: Warehouse, settings: Settings) -> dict[str, list[UnitCost]]:
-    """:func:`unit_costs` of every model; what does not depend on the model is read once."""
+    """:func:`unit_costs` of every model; what does not depend on the model is read once.
+
+    A month with a bill that has no ledger is not among them, for it would look cheap: see :func:`books.left_out`.
+    """
     bills = _Bills.of(warehouse, settings)
-    return {model: _Months.of(warehouse, settings, model, bills).every() for model in settings.owners}
+    without = {book.bill.period for book in bills.books if book.version is None}
+    return {model: _Months.of(warehouse, settings, model, bills).every(without) for model in settings.owners}
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,7 @@ class _Bills:
         found = books(warehouse, settings.currency)
         closed(warehouse, found)  # a retrain, or a run's device time, may be on the bills of several months
         ask = asking(warehouse, found)
-        return cls(found, ask, ladders_of(ask))
+        return cls(found, ask, with_unsettled(ladders_of(ask), settled_months(found)))
 
 
 @dataclass(frozen=True)
@@ -161,13 +171,9 @@ class _Months:
             ladders=[ladder for ladder in bills.ladders if ladder.model == model],
         )  # fmt: skip
 
-    @property
-    def _open(self) -> set[str]:
-        """Months of which a bill may still change, or has no ledger yet."""
-        return {book.bill.period for book in self.books if book.version is None or book.bill.state != "final"}
-
-    def every(self) -> list[UnitCost]:
-        return [self.month(period) for period in sorted({*self.spent, *self.retrains, *self.outcomes})]
+    def every(self, without: Collection[str] = ()) -> list[UnitCost]:
+        periods = {*self.spent, *self.retrains, *self.outcomes}.difference(without)
+        return [self.month(period) for period in sorted(periods)]
 
     def month(self, period: str) -> UnitCost:
         ours = [book for book in self.books if book.bill.period == period]
@@ -193,7 +199,7 @@ class _Months:
                          for stage in ("training", "serving")},
             deliveries=tuple(bill.delivery_id for bill in bills),
             provisional=bool(spent.estimated or spent.unpriced_runs or retrains.estimated) or unsettled
-            or any(bill.state != "final" for bill in bills) or not self._open.isdisjoint(retrains.billed_in),
+            or not {period, *retrains.rests_on} <= settled_months(self.books),
             covered=days,
             ladders=ladders,
             days=(end - start).days,

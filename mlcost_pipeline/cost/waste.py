@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.books import asking, books, closed
+from mlcost_pipeline.cost.books import asking, books, closed, left_out
 from mlcost_pipeline.cost.idle_replicas import IdleReplica, idle_replicas
 from mlcost_pipeline.cost.run_costs import RunCosts, run_costs
 from mlcost_pipeline.cost.slots import money_sum
@@ -89,7 +89,9 @@ def waste(warehouse: Warehouse, settings: Settings, now: datetime) -> Waste:
     retrains = tuple(_retrain(row, costs) for row in jobs if _became(row) is not None)
     replicas, unknown = idle_replicas(ask, now, costs.may_change)
     lists = unread_lists(ask, costs)
-    return Waste(retrains, tuple(replicas), lists, (*_unknown_jobs(jobs, retrains), *unknown, *unknown_of(lists)))
+    missing = (f"{said}." for said in left_out(found, settings))
+    untold = (*missing, *_unknown_jobs(jobs, retrains), *unknown, *unknown_of(lists))
+    return Waste(retrains, tuple(replicas), lists, untold)
 
 
 def _became(row: Mapping[str, Any]) -> str | None:

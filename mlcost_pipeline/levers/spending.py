@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.books import closed_books, versions_of
+from mlcost_pipeline.cost.books import books, closed, versions_of
 from mlcost_pipeline.cost.exact import UNIT
 from mlcost_pipeline.cost.unit_cost import UnitCost, unit_cost
 from mlcost_pipeline.settings import Settings
@@ -18,8 +18,13 @@ DAY = timedelta(days=1)
 
 
 def month_of(warehouse: Warehouse, settings: Settings, model: str) -> UnitCost | None:
-    """The newest month of which a final bill names the model; else of any bill; else of its runs, as an estimate."""
-    bills = closed_books(warehouse, settings.currency)
+    """The newest month of which a final bill names the model; else of any bill; else of its runs, as an estimate.
+
+    A month with a bill that no ledger stands on is none of these, for it would look cheap.
+    """
+    every = books(warehouse, settings.currency)
+    without = {book.bill.period for book in every if book.version is None}
+    bills = [book for book in closed(warehouse, every) if book.bill.period not in without]
     named = warehouse.query(
         "SELECT DISTINCT account, period FROM cost_ledger WHERE model = ?",
         [model], tables=["cost_ledger"], versions=versions_of(bills),
@@ -29,7 +34,7 @@ def month_of(warehouse: Warehouse, settings: Settings, model: str) -> UnitCost |
     periods = {bill.period for bill in found if bill.state == "final"} or {bill.period for bill in found}
     if not periods:
         ended = warehouse.rows("run_records", where="model = ? AND ended_at IS NOT NULL", params=[model])
-        periods = {row["started_at"].strftime("%Y-%m") for row in ended}
+        periods = {row["started_at"].strftime("%Y-%m") for row in ended} - without
     return unit_cost(warehouse, settings, model, max(periods)) if periods else None
 
 

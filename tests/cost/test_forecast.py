@@ -161,10 +161,12 @@ def test_it_is_told_on_the_command_line(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output.splitlines()
 
-    elsewhere, fraud, recs = said("forecast", "--month", "2026-03")
+    share, elsewhere, fraud, recs = said("forecast", "--month", "2026-03")
+    assert share == "2026-03: 100 % of 100.00 USD is attributed to models, nothing is left over."
     assert (elsewhere.partition(",")[0], recs.partition(",")[0]) == ("elsewhere", "recs")
     assert fraud == ("fraud, 2026-03: 100.00 USD so far; the month is over; budget 120.00 USD, 83% of it used")
-    total, price = said("prices")
+    share, total, price = said("prices")
+    assert share == "100 % of 100.00 USD is attributed to models, nothing is left over."
     assert total.startswith("The price book said 50.0000 USD of 1 run, the bill says 100.0000, +100.0%")
     assert price.startswith(
         "! price recorded with the run (gpu-1) says 5.00 USD/h, the bill says 10.00 USD/h over 10.0"

@@ -158,15 +158,16 @@ def test_importing_the_package_loads_no_engine() -> None:
 def test_what_is_not_invoiced_makes_the_whole_provisional_and_what_is_missing_is_noted() -> None:
     runs = [run("t", "training", 0, 1)]
     charges = [{**charge("5", 0), "invoice_id": invoice} for invoice in ("INV-1", None)]
-    assert not cost_per_outcome(
-        [charge("5", 0)], runs, {"fraud": 1}, "fraud"
-    ).provisional  # nothing is said of invoices
-    assert not cost_per_outcome(charges[:1], runs, {"fraud": 1}, "fraud").provisional
+    silent = cost_per_outcome([charge("5", 0)], runs, {"fraud": 1}, "fraud")
+    unknown = "no charge says whether it was invoiced (invoice_id): whether the sums may still change is not known"
+    assert (silent.provisional, silent.notes) == (False, (unknown,))
+    invoiced = cost_per_outcome(charges[:1], runs, {"fraud": 1}, "fraud")
+    assert (invoiced.provisional, invoiced.notes) == (False, ())
     assert cost_per_outcome(charges[1:], runs, {"fraud": 1}, "fraud").provisional  # an open period as a whole
     assert cost_per_outcome(charges, runs, {"fraud": 1}, "fraud").provisional
     billed = {name: value for name, value in charge("5", 0).items() if name != "effective"} | {"billed": "5"}
     found = cost_per_outcome([billed, charge("5", 0)], runs, {"fraud": 1}, "fraud")
-    assert found.notes == ("1 of 2 charges give no effective cost: what was billed is taken for it",)
+    assert found.notes == ("1 of 2 charges give no effective cost: what was billed is taken for it", unknown)
 
 
 def test_counts_of_two_definitions_are_not_added_up_and_an_unknown_bound_is_unknown() -> None:

@@ -102,3 +102,15 @@ def test_cpu_time_beyond_a_runs_share_is_not_more_than_busy(warehouse: Warehouse
     write_ledger(warehouse, part("1", run="r1", method="occupancy", hours=0.5))
     used = unit_cost(warehouse, settings, "fraud", PERIOD).utilisation["training"]
     assert (used.billed_hours, used.busy_hours, used.share) == (0.5, 0.5, 1.0)
+
+
+def test_busy_time_of_which_nobody_says_how_much_was_sampled_is_in_no_share(
+    warehouse: Warehouse, settings: Settings
+) -> None:
+    past_run(warehouse, "says nothing", hours=1, busy_seconds=3600.0, busy_metric="nvml")
+    past_run(warehouse, "half busy", hours=1, busy_seconds=1800.0, busy_metric="nvml", busy_coverage=1.0)
+    write_ledger(warehouse, part("1", run="says nothing", hours=1), part("1", run="half busy", hours=1))
+    found = unit_cost(warehouse, settings, "fraud", PERIOD)
+    assert (found.utilisation["training"].share, found.utilisation["training"].coverage) == (0.5, 0.5)
+    [ladder] = found.ladders
+    assert (ladder.measured, ladder.active, ladder.busy_high) == (3600, 1800, None)

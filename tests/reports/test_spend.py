@@ -73,3 +73,9 @@ def test_fully_loaded_views_spread_what_is_nobodys_and_each_adds_up_to_the_bill(
     ]
     [nobody] = loaded_table([unattributed("5", "idle")], "USD").rows
     assert str(nobody[1]) == "5.00 USD"
+    waiting = unattributed("7", "no_ledger_yet", period="2025-06")  # whose it is will be known
+    *models, rest = loaded_table([*entries, waiting], "USD").rows
+    assert [[str(cell) for cell in row] for row in models] == rows
+    assert [str(cell) for cell in rest[:2]] == ["not apportioned yet: no ledger", "7.00 USD"]
+    whole = sum((row[3].value for row in models if isinstance(row[3], Quantity)), Decimal(0)) + Decimal(7)
+    assert whole == Decimal(107)

@@ -44,7 +44,10 @@ def budgets(warehouse: Warehouse, settings: Settings) -> Document:
         ],
         tables=[_table(months)],
         pictures=_pictures(months, settings.currency),
-        notes=[month.crossing.text for month in crossed if month.crossing is not None],
+        notes=[
+            *(month.crossing.text for month in crossed if month.crossing is not None),
+            *dict.fromkeys(f"{said}." for month in months for said in month.told.left_out),
+        ],
     )
     marks = [ESTIMATE] if any(month.told.estimated for month in months) else []
     return dressed(doc.marked(*marks, PROVISIONAL), settings)

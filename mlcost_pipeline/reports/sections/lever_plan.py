@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from mlcost_pipeline.cost.books import books, left_out
 from mlcost_pipeline.levers.plan import plan
 from mlcost_pipeline.levers.question import Answer
 from mlcost_pipeline.reports.document import Document, Number, Table
@@ -30,7 +31,10 @@ def lever_plan(warehouse: Warehouse, settings: Settings) -> Document:
             Number("questions_open", "questions open", sum(a.verdict in ("not_shown", "not_yet") for a in answers)),
         ],
         tables=[plan_table(plans, settings), _trials(warehouse, settings), _applied(warehouse, settings)],
-        notes=["The questions are asked in their order: a saving is promised only where those before it are settled."],
+        notes=[
+            "The questions are asked in their order: a saving is promised only where those before it are settled.",
+            *(f"{said}." for said in left_out(books(warehouse, settings.currency), settings)),
+        ],
     )
     return dressed(doc, settings)
 

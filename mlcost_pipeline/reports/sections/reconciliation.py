@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mlcost_pipeline.cost.asof import came_later
 from mlcost_pipeline.cost.deliveries import bills_in_force
 from mlcost_pipeline.cost.masking import shown_account
 from mlcost_pipeline.cost.reconciliation import Reconciliation, reconcile
+from mlcost_pipeline.cost.restating import bills_of
 from mlcost_pipeline.errors import NothingCompared
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Table
 from mlcost_pipeline.reports.dress import counted, dressed, summed
@@ -75,22 +77,23 @@ def _answers(found: list[Reconciliation], nothing: dict[tuple[str, str], str]) -
 
 
 def _restated(warehouse: Warehouse, settings: Settings) -> Table:
-    """What newer ledgers changed, by month and cause."""
+    """What newer ledgers changed, up to those in force, by month and cause."""
+    later = ["\x1f".join(key) for key in sorted(came_later(warehouse))]
     sums = warehouse.query(
         "SELECT account, period, cause, count(*) AS entries, sum(effective_delta) AS delta, "
-        "sum(abs(effective_delta)) AS moved FROM restatements GROUP BY ALL ORDER BY period DESC, account, cause",
+        "sum(abs(effective_delta)) AS moved FROM restatements "
+        "WHERE NOT list_contains(?::VARCHAR[], concat_ws(chr(31), account, period, new_ledger_version)) "
+        "GROUP BY ALL ORDER BY period DESC, account, cause",
+        [later],
         tables=["restatements"],
     ).to_pylist()
-    rows: list[list[Cell]] = [
-        [
-            shown_account(row["account"], settings),
-            row["period"],
-            row["cause"],
-            row["entries"],
-            Quantity(row["delta"], "", exact=True),
-            row["moved"],
-        ]
-        for row in sums
-    ]
+    currencies = {key: bill.currency for key, bill in bills_of(warehouse).items()}
+    rows: list[list[Cell]] = []
+    for row in sums:
+        currency = currencies.get((row["account"], row["period"]), "")
+        rows.append([
+            shown_account(row["account"], settings), row["period"], row["cause"], row["entries"],
+            Quantity(row["delta"], currency, exact=True), Quantity(row["moved"], currency),
+        ])  # fmt: skip
     columns = ["account", "month", "because of", "entries", "change", "moved in all"]
     return Table("Restated since first attributed (effective)", columns, rows, empty="nothing was restated")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
-from mlcost_pipeline.cost.deliveries import deliveries_in_force
+from mlcost_pipeline.cost.books import FINAL, books, left_out
 from mlcost_pipeline.cost.loaded import fully_loaded
 from mlcost_pipeline.reports.document import PROVISIONAL, Document, Number, Picture, Table
 from mlcost_pipeline.reports.dress import counted, dressed, listed, share_of, summed
-from mlcost_pipeline.reports.ledger_view import Spend, by, read_spend, total
+from mlcost_pipeline.reports.ledger_view import NO_LEDGER, Spend, by, read_spend, total
 from mlcost_pipeline.reports.pictures import stacked_bars
 from mlcost_pipeline.reports.values import Cell, Quantity, show_number
 from mlcost_pipeline.settings import Settings
@@ -21,8 +22,10 @@ NO_BILL = "no ledger is in force: no bill was imported, or none could be attribu
 
 def spend(warehouse: Warehouse, settings: Settings) -> Document:
     """All ledgers in force, in the settings' currency first; other currencies are never added to it."""
-    provisional = any(bill.state != "final" for bill in deliveries_in_force(warehouse))
-    return spend_document(read_spend(warehouse), settings, provisional=provisional)
+    found = books(warehouse, None)
+    provisional = any(book.standing != FINAL for book in found)
+    doc = spend_document(read_spend(warehouse), settings, provisional=provisional)
+    return replace(doc, notes=[*doc.notes, *(f"{said}." for said in left_out(found, settings))])
 
 
 def spend_document(entries: Sequence[Spend], settings: Settings, *, provisional: bool = False) -> Document:
@@ -123,10 +126,10 @@ def methods_table(entries: Sequence[Spend], currency: str, *, title: str = "By m
 def loaded_table(entries: Sequence[Spend], currency: str, *, title: str = "Fully loaded, a view") -> Table:
     """What each model would carry of the money that is nobody's: in proportion to its own, or all the same.
 
-    Nothing of it is in the ledger; each column adds up to the whole.
+    Nothing of it is in the ledger; each column adds up to the whole. What has no ledger yet is spread over nobody.
     """
     own = {str(model): amount for model, amount in by((e for e in entries if e.attributed), lambda e: e.model).items()}
-    nobodys = total(e for e in entries if not e.attributed)
+    nobodys = total(e for e in entries if not e.attributed and e.reason != NO_LEDGER)
     proportional, left = fully_loaded(own, nobodys, "proportional")
     even = {each.model: each for each in fully_loaded(own, nobodys, "even")[0]}
     rows: list[list[Cell]] = [
@@ -136,6 +139,9 @@ def loaded_table(entries: Sequence[Spend], currency: str, *, title: str = "Fully
     ]  # fmt: skip
     if left:
         rows.append(["nobody's, for no model has spend of its own", Quantity(left, currency), "", "", "", ""])
+    if waiting := [e for e in entries if e.reason == NO_LEDGER]:
+        amount = Quantity(total(waiting), currency)
+        rows.append(["not apportioned yet: no ledger", amount, "", amount, "", amount])
     columns = ["model", "its own", "carries in proportion", "loaded in proportion", "carries evenly", "loaded evenly"]
     return Table(title, columns, rows, empty="no model has any spend that could be loaded")
 

@@ -10,8 +10,10 @@ from textwrap import shorten
 from typing import Any
 
 from mlcost_pipeline.clock import model_clock
+from mlcost_pipeline.cost.books import books
 from mlcost_pipeline.cost.prices import billed_runs
-from mlcost_pipeline.reports.document import ESTIMATE, Document, Number, Picture, Table
+from mlcost_pipeline.cost.run_months import unsettled_runs
+from mlcost_pipeline.reports.document import ESTIMATE, PROVISIONAL, Document, Number, Picture, Table
 from mlcost_pipeline.reports.dress import dressed, listed, summed
 from mlcost_pipeline.reports.stages.jobs import attempts_picture, attempts_sentence, attempts_table, saved_share
 from mlcost_pipeline.reports.values import Cell, Quantity
@@ -28,7 +30,8 @@ TITLE = "What was trained, on which capacity, for how much"
 class Trained:
     """A job with its attempts.
 
-    `on_demand` is None where no candidate came of it; `billed` is what bills say, None before they say all of it.
+    `on_demand` is None where no candidate came of it; `billed` is what bills say, None before they say all of it, and
+    `may_change` while one of them is open or to come.
     """
 
     job: Mapping[str, Any]
@@ -37,6 +40,7 @@ class Trained:
     cost: Decimal
     on_demand: Decimal | None
     billed: Decimal | None
+    may_change: bool
 
     @property
     def model(self) -> str:
@@ -79,12 +83,14 @@ def trained(warehouse: Warehouse, settings: Settings) -> Document:
         ],
     )
     unbilled = any(job.billed is None for job in jobs)
-    return dressed(doc.marked(ESTIMATE) if unbilled else doc, settings)
+    open_ = any(job.billed is not None and job.may_change for job in jobs)
+    marks = [*([ESTIMATE] if unbilled else []), *([PROVISIONAL] if open_ else [])]
+    return dressed(doc.marked(*marks), settings)
 
 
 def _jobs(warehouse: Warehouse, settings: Settings) -> list[Trained]:
     """Jobs in the order of their opening."""
-    billed = billed_runs(warehouse)
+    billed, unsettled = billed_runs(warehouse), unsettled_runs(warehouse, books(warehouse, None))
     found = []
     for row in warehouse.rows("jobs"):
         if row["model"] not in settings.models:
@@ -103,6 +109,7 @@ def _jobs(warehouse: Warehouse, settings: Settings) -> list[Trained]:
                 cost=summed([summary.cost_usd for summary in summaries]),
                 on_demand=on_demand_cost(warehouse, settings, clock, row["model"], attempts) if candidate else None,
                 billed=summed(bills) if bills and len(bills) == len(attempts) else None,
+                may_change=any(attempt.run_id in unsettled for attempt in attempts),
             )
         )
     return sorted(found, key=lambda job: (job.opened, str(job.job["job_id"])))

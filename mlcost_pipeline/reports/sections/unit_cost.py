@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
-from mlcost_pipeline.cost.unit_cost import unit_costs_of_all
+from mlcost_pipeline.cost.books import books, left_out
+from mlcost_pipeline.cost.unit_cost import UnitCost, unit_costs_of_all
 from mlcost_pipeline.reports.document import PROXY, Document, Number
 from mlcost_pipeline.reports.dress import dressed, listed
 from mlcost_pipeline.reports.stages.unit_costs import (
@@ -29,6 +31,7 @@ TITLE = "Cost per outcome"
 def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
     """One sentence a model; months, stages and utilisation below; outcomes of different models are never added up."""
     plans = unit_costs_of_all(warehouse, settings)
+    missing = left_out(books(warehouse, settings.currency), settings)
     numbers = []
     for model, costs in plans.items():
         shown = newest_measured(costs)
@@ -37,7 +40,9 @@ def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
         numbers.append(Number(f"{model}_cost_per_outcome", f"{model}, each", each, settings.currency, bound=bound))
     doc = Document(
         title=TITLE,
-        summary=listed([unit_cost_sentence(m, costs, settings) for m, costs in plans.items()], "no model is configured")
+        summary=listed(
+            [_sentence(model, costs, settings, missing) for model, costs in plans.items()], "no model is configured"
+        )
         + ".",
         numbers=numbers,
         tables=[
@@ -48,7 +53,14 @@ def unit_cost(warehouse: Warehouse, settings: Settings) -> Document:
             ladder_table(plans),
         ],
         pictures=[*spend_pictures(plans), *ladder_pictures(plans)],
+        notes=[f"{said}." for said in missing],
     )
     proxy = [PROXY] if any(block.outcome.unit == "hits" for block in settings.models.values()) else []
     every = [cost for costs in plans.values() for cost in costs]
     return dressed(doc.marked(*proxy, *marks_of(every)), settings)
+
+
+def _sentence(model: str, costs: Sequence[UnitCost], settings: Settings, missing: Sequence[str]) -> str:
+    if not costs and missing:
+        return f"{model}: cost per outcome unknown, because no ledger stands on the bill yet"
+    return unit_cost_sentence(model, costs, settings)

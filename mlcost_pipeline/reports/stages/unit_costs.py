@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from mlcost_pipeline.cost.ratio import NOT_MEASURED, UNKNOWN_BOUNDS
+from mlcost_pipeline.cost.ratio import NOT_MEASURED, UNBOUNDED, UNKNOWN_BOUNDS
 from mlcost_pipeline.cost.reading import readings
 from mlcost_pipeline.reports.document import ESTIMATE, PROVISIONAL, Document, Number, Picture, Table
 from mlcost_pipeline.reports.dress import stage_report
@@ -104,12 +104,13 @@ def ladder_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
     rows: list[list[Cell]] = [
         [model, cost.period, ladder.stage, _hours(ladder.billed), _hours(ladder.allocated),
          *_measured(ladder), Quantity(ladder.coverage, "share"), ", ".join(ladder.metrics) or "not measured",
-         Quantity(ladder.waiting, "s")]
+         Quantity(ladder.waiting, "s"), "provisional" if ladder.provisional else "final"]
         for model, costs in plans.items()
         for cost in reversed(costs)
         for ladder in cost.ladders
     ]  # fmt: skip
-    columns = ["model", "month", "stage", "billed", "allocated", "active", "kept", "measured", "by", "waited for data"]
+    columns = ["model", "month", "stage", "billed", "allocated", "active", "kept", "measured", "by", "waited for data",
+               "state"]  # fmt: skip
     return Table("Device time, from billed to kept", columns, rows, empty="no device time was billed")
 
 
@@ -186,10 +187,12 @@ def ratio_value(ratio: Ratio | None) -> Decimal | None:
     return _INFINITE if ratio.value is None else ratio.value
 
 
-def _high(ratio: Ratio) -> Decimal | None:
+def _ends(ratio: Ratio) -> tuple[Decimal | None, Decimal | None]:
+    """The interval; an end that nobody knows is None, one that is not finite is ∞, or −∞ of a net credit."""
     if ratio.reason in (NOT_MEASURED, UNKNOWN_BOUNDS):
-        return None
-    return _INFINITE if ratio.high is None else ratio.high
+        return ratio.low, ratio.high
+    below = -_INFINITE if ratio.reason == UNBOUNDED else None
+    return below if ratio.low is None else ratio.low, _INFINITE if ratio.high is None else ratio.high
 
 
 def _between(ratio: Ratio | None, currency: str) -> str | None:
@@ -197,7 +200,8 @@ def _between(ratio: Ratio | None, currency: str) -> str | None:
         return None
     if ratio.low == ratio.value == ratio.high:
         return None
-    return f"{show_number(ratio.low, currency)} to {show_number(_high(ratio), currency)}"
+    low, high = _ends(ratio)
+    return f"{show_number(low, currency)} to {show_number(high, currency)}"
 
 
 def months_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
@@ -206,8 +210,9 @@ def months_table(plans: Mapping[str, Sequence[UnitCost]]) -> Table:
         [model, cost.period, Quantity(cost.total, cost.currency),
          cost.outcome.count if cost.outcome else "not measured",
          UNITS.get(cost.outcome.unit, cost.outcome.unit) if cost.outcome else "",
-         Quantity(ratio_value(cost.per_outcome), cost.currency), Quantity(cost.per_outcome.low, cost.currency),
-         Quantity(_high(cost.per_outcome), cost.currency), "provisional" if cost.provisional else "final",
+         Quantity(ratio_value(cost.per_outcome), cost.currency),
+         *(Quantity(end, cost.currency) for end in _ends(cost.per_outcome)),
+         "provisional" if cost.provisional else "final",
          Quantity(cost.estimated, cost.currency), cost.predictions,
          Quantity(cost.per_thousand_predictions, cost.currency), cost.retrains,
          "no retrain" if cost.per_retrain is None else Quantity(cost.per_retrain, cost.currency)]

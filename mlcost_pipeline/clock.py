@@ -51,10 +51,8 @@ def model_clock(warehouse: Warehouse, settings: Settings, model: str) -> Clock:
     Work of no model of the pipeline (the platform's, or a model that is only accounted) reads the first model's.
     """
     if model not in settings.models:
-        if not settings.models:
-            return Clock()
-        model = min(settings.models)
-    configured = settings.model(model).clock
+        model = min(settings.models, default=model)
+    configured = settings.models[model].clock if model in settings.models else None
     stored = warehouse.state.get(f"clocks/{model}")
     if stored is None:
         if configured is None:
@@ -65,7 +63,19 @@ def model_clock(warehouse: Warehouse, settings: Settings, model: str) -> Clock:
     if stored.value["boot_id"] != boot_id():  # the monotonic clock began anew: so does this one, at its origin
         origin, rate = datetime.fromisoformat(stored.value["origin"]), float(stored.value["rate"])
         stored = warehouse.state.update(f"clocks/{model}", _reanchor(origin, rate))
-    value = stored.value
+    return _clock(stored.value)
+
+
+def standing_at(stored: dict[str, Any] | None, moment: datetime) -> dict[str, Any] | None:
+    """A stored clock (None: real time), or one that stands at `moment` for good if it has passed that."""
+    if stored is None:
+        now = datetime.now(UTC)
+    else:  # of another boot it begins anew
+        now = _clock(stored if stored["boot_id"] == boot_id() else {**stored, "rate": 0}).now()
+    return stored if now <= moment else _anchored(moment, 0.0)
+
+
+def _clock(value: dict[str, Any]) -> Clock:
     return Clock(datetime.fromisoformat(value["origin"]), float(value["rate"]), float(value["anchor"]))
 
 

@@ -8,12 +8,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from mlcost_pipeline.clock import Clock, model_clock, set_clock
+from mlcost_pipeline.clock import Clock, model_clock, set_clock, standing_at
 from mlcost_pipeline.settings import Settings, load_settings
 from mlcost_pipeline.warehouse import Warehouse
 from tests.test_settings import GOOD, write
 
 ORIGIN = datetime(2025, 6, 1, 6, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 
 
 def settings_with_clock(tmp_path: Path) -> Settings:
@@ -63,3 +64,17 @@ def test_moving_it_moves_it_for_everybody(tmp_path: Path) -> None:
     before = moved.now()
     time.sleep(0.01)
     assert moved.now() > before
+
+
+def test_as_of_a_moment_a_clock_that_is_past_it_stands_at_it(tmp_path: Path) -> None:
+    settings, warehouse = settings_with_clock(tmp_path), Warehouse(tmp_path / "w")
+    model_clock(warehouse, settings, "fraud")
+    stored = warehouse.state.get("clocks/fraud")
+    assert stored is not None
+    early, late = ORIGIN - timedelta(days=1), ORIGIN + timedelta(days=365)
+    assert standing_at(stored.value, late) == stored.value and standing_at(None, datetime.now(UTC) + HOUR) is None
+    held = standing_at(stored.value, early)
+    assert held is not None and (held["origin"], held["rate"]) == (early.isoformat(), 0)
+    of_another_boot = {**stored.value, "boot_id": "before", "anchor": -1e9}  # begins anew at its origin
+    assert standing_at(of_another_boot, late) == of_another_boot
+    assert standing_at(None, early) is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from mlcost_pipeline.cli.opened import Opened, as_of_option, only_model, pass_opened
+from mlcost_pipeline.cli.opened import Opened, a_month, as_of_option, only_model, pass_opened
 from mlcost_pipeline.errors import MlcostError
 
 
@@ -65,7 +65,7 @@ def bridge(opened: Opened, before: str | None, after: str | None, model: str | N
 
     then, settings = opened.as_of(as_of), opened.settings
     warehouse = then.warehouse
-    months = (before, after) if before and after else None
+    months = (a_month(before), a_month(after)) if before and after else None
     if before and not after:
         raise MlcostError(f"a bridge has two ends, found {before} alone; give two months, or none for the last two")
     months = months or bridges.last_two_months(warehouse, settings)

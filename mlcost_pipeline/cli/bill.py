@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mlcost_pipeline.cli.opened import Group, Opened, as_of_option, pass_opened
-from mlcost_pipeline.errors import BillError
+from mlcost_pipeline.cli.bill_names import account_named, bills_there, line_named
+from mlcost_pipeline.cli.opened import Group, Opened, Then, a_month, as_of_option, pass_opened
+from mlcost_pipeline.errors import BillError, Unreconciled
 
 if TYPE_CHECKING:
     from mlcost_pipeline.cost.deliveries import Delivery
     from mlcost_pipeline.reports.document import Document
-    from mlcost_pipeline.warehouse import Warehouse
 
 MOST_ROWS = 20
+REST = "all rows: --all, or --csv FILE"
 all_option = click.option("--all", "every", is_flag=True, help="Show every row.")
 csv_option = click.option(
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Write the rows to a file instead."
@@ -92,14 +94,18 @@ def bill_status(opened: Opened, as_of: datetime | None) -> None:
     from mlcost_pipeline.cost.deliveries import delivery_of
     from mlcost_pipeline.reports.bill_views import as_of_document
     from mlcost_pipeline.reports.main_report import print_bill_status
+    from mlcost_pipeline.reports.terminal import print_document
 
     if as_of is None:
+        _tell_if_it_closes(opened, opened.as_of(None))
         print_bill_status(opened.warehouse, opened.settings)
         return
     at = as_of.replace(tzinfo=UTC) + timedelta(days=1)
     found = in_force_at(opened.warehouse, at)
+    if found:
+        _tell_if_it_closes(opened, opened.as_of(as_of))
     bills = {each.delivery_id: delivery_of(opened.warehouse, each.delivery_id) for each in found}
-    _print(as_of_document(found, bills, at, opened.settings), every=True)
+    print_document(as_of_document(found, bills, at, opened.settings), rows=len(found), elsewhere="in a wider window")
 
 
 @bill.command("diff")
@@ -121,13 +127,15 @@ def bill_diff(
     """
     from mlcost_pipeline.cost.asof import history
     from mlcost_pipeline.cost.deliveries import scope_of
-    from mlcost_pipeline.cost.restating import currencies, restatements
+    from mlcost_pipeline.cost.restating import bills_of, restatements
     from mlcost_pipeline.reports.bill_views import restated_document
 
-    then = opened.as_of(as_of)
+    then, account, period = opened.as_of(as_of), account_named(opened, account), a_month(period)
     warehouse = then.warehouse
     entries = history(warehouse, account, period)
     known = [each.version for each in entries if then.at is None or each.since <= then.at]
+    if not entries:
+        raise BillError(f"account {account}, period {period}: no ledger was ever in force; {bills_there(opened)}")
     if len(known) < 2 and (old is None or new is None):
         raise BillError(f"account {account}, period {period}: {len(known)} ledgers were ever in force, two are needed")
     before, after = old or known[-2], new or known[-1]
@@ -135,7 +143,9 @@ def bill_diff(
         if version not in known:
             raise BillError(f"ledger version {version}: was never in force there; these were: {', '.join(known)}")
     rows = restatements(warehouse, account, period, scope_of(account, period), before, after)
-    doc = restated_document(f"{period}: {before} → {after}", rows, currencies(warehouse), opened.settings)
+    doc = restated_document(f"{period}: {before} → {after}", rows, bills_of(warehouse), opened.settings)
+    if csv_file is None:
+        opened.tell_share(then, period)
     _print(doc, every=every, csv_file=csv_file)
 
 
@@ -144,19 +154,38 @@ def bill_diff(
 @click.option("--account", default=None, help="With a bare line number: the account of the bill in force.")
 @click.option("--period", default=None, help="With a bare line number: its month, as 2025-06.")
 @as_of_option
+@all_option
+@csv_option
 @pass_opened
-def bill_explain(opened: Opened, line: str, account: str | None, period: str | None, as_of: datetime | None) -> None:
+def bill_explain(
+    opened: Opened, line: str, account: str | None, period: str | None, as_of: datetime | None, every: bool,
+    csv_file: Path | None,
+) -> None:  # fmt: skip
     """Follow one line of a bill to the runs that it was charged to. LINE is DELIVERY:NUMBER, or a number.
+
+    Of the delivery's id the first eight characters will do.
 
     Example: mlcost bill explain 42 --account 123456789012 --period 2025-06
     """
     from mlcost_pipeline.cost.tracing import explain_line
-    from mlcost_pipeline.reports.bill_views import line_document
+    from mlcost_pipeline.reports.bill_views import line_document, part_lines
 
     then = opened.as_of(as_of)
-    delivery_id, number = _place(then.warehouse, line, account, period)
+    delivery_id, number = line_named(opened, then.warehouse, line, account, period)
     found = explain_line(then.warehouse, delivery_id, number)
-    _print(line_document(found, found.line["currency"], opened.settings), every=True)
+    doc = line_document(found, opened.settings)
+    if csv_file is not None:
+        _print(doc, every=True, csv_file=csv_file)
+        return
+    opened.tell_share(then, found.line["period"])
+    _print(replace(doc, tables=()), every=True)
+    click.echo(f"{doc.tables[0].title}:")
+    for text in part_lines(found, None if every else MOST_ROWS):
+        click.echo(text)
+    if len(found.parts) > MOST_ROWS and not every:
+        click.echo(REST)
+    if any(part.run_id for part in found.parts):
+        click.echo("all that one of these runs was charged: mlcost bill run RUN")
 
 
 @bill.command("run")
@@ -182,21 +211,25 @@ def bill_run(opened: Opened, run_id: str, as_of: datetime | None, every: bool, c
 
 @bill.command("restatements")
 @click.argument("period", required=False)
+@as_of_option
 @all_option
 @csv_option
 @pass_opened
-def bill_restatements(opened: Opened, period: str | None, every: bool, csv_file: Path | None) -> None:
+def bill_restatements(
+    opened: Opened, period: str | None, as_of: datetime | None, every: bool, csv_file: Path | None
+) -> None:
     """Everything that newer ledgers have changed, of one month or of all.
 
     Example: mlcost bill restatements 2025-06
     """
-    from mlcost_pipeline.cost.restating import currencies
+    from mlcost_pipeline.cost.restating import bills_of, restated
     from mlcost_pipeline.reports.bill_views import restated_document
 
-    where, params = ("period = ?", [period]) if period else (None, [])
-    rows = opened.warehouse.rows("restatements", where=where, params=params)
-    title = f"Restatements of {period or 'all months'}"
-    doc = restated_document(title, rows, currencies(opened.warehouse), opened.settings)
+    then, month = opened.as_of(as_of), None if period is None else a_month(period)
+    title = f"Restatements of {month or 'all months'}"
+    doc = restated_document(title, restated(then.warehouse, month), bills_of(then.warehouse), opened.settings)
+    if csv_file is None:
+        opened.tell_share(then, month)
     _print(doc, every=every, csv_file=csv_file)
 
 
@@ -215,32 +248,20 @@ def bill_export(opened: Opened, period: str, out: Path, account: str | None, as_
     from mlcost_pipeline.cost.focus_export import VERSION, export_focus
 
     then = opened.as_of(as_of)
-    made = export_focus(then.warehouse, opened.settings, period, out, account)
+    named = None if account is None else account_named(opened, account)
+    made = export_focus(then.warehouse, opened.settings, a_month(period), out, named)
     opened.tell_share(then, period)
     money = " and ".join(f"{plain(amount)} {currency}" for currency, amount in made.effective.items())
     open_ = ", PROVISIONAL: a bill of it is open" if made.provisional else ""
     click.echo(f"{made.rows} FOCUS {VERSION} rows of {money} effective written to {out}{open_}")
 
 
-def _place(warehouse: Warehouse, line: str, account: str | None, period: str | None) -> tuple[str, int]:
-    from mlcost_pipeline.cost.deliveries import bills_in_force, in_force
-
-    delivery_id, _, number = line.rpartition(":")
-    if not number.isdigit():
-        raise BillError(f"line {line!r}: expected DELIVERY:NUMBER or a number")
-    if delivery_id:
-        return delivery_id, int(number)
-    pairs = bills_in_force(warehouse, period)
-    fitting = [pair for pair in pairs if account in (None, pair[0])]
-    if len(fitting) != 1:
-        known = fitting or bills_in_force(warehouse)
-        listed = ", ".join(f"{name} {month}" for name, month in known[:6]) or "there is none"
-        raise BillError(
-            f"line {line}: {len(fitting)} bills in force fit; name one of these by --account and --period: {listed}"
-        )
-    found = in_force(warehouse, *fitting[0])
-    assert found is not None
-    return found, int(number)
+def _tell_if_it_closes(opened: Opened, then: Then) -> None:
+    """The share attributed; where a bill does not add up, that, and the status goes on to say which and by how much."""
+    try:
+        opened.tell_share(then)
+    except Unreconciled:
+        click.echo("How much is attributed is not told while a bill does not add up.")
 
 
 def _print(doc: Document, *, every: bool, csv_file: Path | None = None, table: int = 0) -> None:
@@ -255,9 +276,9 @@ def _print(doc: Document, *, every: bool, csv_file: Path | None = None, table: i
         click.echo(f"{len(rows)} rows written to {csv_file}")
         return
     most = max((len(each.rows) for each in doc.tables), default=0)
-    print_document(doc, rows=most if every else MOST_ROWS)
+    print_document(doc, rows=most if every else MOST_ROWS, elsewhere="with --csv FILE")
     if most > MOST_ROWS and not every:
-        click.echo("all rows: --all, or --csv FILE")
+        click.echo(REST)
 
 
 COMMANDS = (bill,)

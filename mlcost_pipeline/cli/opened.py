@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcost_pipeline.errors import MlcostError
+from mlcost_pipeline.errors import BillError, MlcostError
 
 if TYPE_CHECKING:
     from mlcost_pipeline.clock import Clock
@@ -54,10 +54,11 @@ class Opened:
         for line in first_lines(then.warehouse, self.settings, period, at=then.at):
             click.echo(line)
 
-    def clock(self, model: str) -> Clock:
+    def clock(self, model: str, then: Then | None = None) -> Clock:
+        """A model's clock; as of a day, one that is not past it."""
         from mlcost_pipeline.clock import model_clock
 
-        return model_clock(self.warehouse, self.settings, model)
+        return model_clock(self.warehouse if then is None else then.warehouse, self.settings, model)
 
     @property
     def dagster_home(self) -> Path:
@@ -84,12 +85,45 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except MlcostError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(_masked(ctx, str(error))) from error
         except OSError as error:
             if error.filename is None:
                 raise
             text = f"{error.filename}: {error.strerror}; choose another place, or make it one that can be written"
             raise click.ClickException(text) from error
+
+
+def _masked(ctx: click.Context, text: str) -> str:
+    """An error's text, with account ids as they may be shown."""
+    from mlcost_pipeline.cost.deliveries import bills_in_force
+    from mlcost_pipeline.cost.masking import masked_text
+
+    if not isinstance(ctx.obj, Opened):
+        return text
+    try:
+        settings = ctx.obj.settings
+        accounts = {account for account, _ in bills_in_force(ctx.obj.warehouse)} if settings.mask_accounts else set()
+    except (MlcostError, OSError):  # without settings or warehouse no account was read
+        return text
+    for account in sorted(accounts, key=len, reverse=True):
+        text = masked_text(text, account, settings)
+    return text
+
+
+def a_month(text: str) -> str:
+    """A month as it was given.
+
+    Raises:
+        BillError: it is none.
+    """
+    from mlcost_pipeline.cost.counted import month_bounds
+
+    try:
+        if f"{month_bounds(text)[0]:%Y-%m}" != text:
+            raise ValueError(text)
+    except ValueError as error:
+        raise BillError(f"{text!r} is no month; give one such as 2026-03") from error
+    return text
 
 
 as_of_option = click.option(

@@ -50,6 +50,17 @@ def history(warehouse: Warehouse, account: str, period: str) -> list[InForce]:
     ]
 
 
+def came_later(warehouse: Warehouse) -> set[tuple[str, str, str]]:
+    """(account, period, version) of ledgers that came into force after the one in force: there are some as of a day."""
+    later = set()
+    for account, period in bills_in_force(warehouse):
+        names = [each.version for each in history(warehouse, account, period)]
+        now = warehouse.current("cost_ledger", scope_of(account, period))
+        known = len(names) - names[::-1].index(now) if now in names else len(names)
+        later |= {(account, period, name) for name in names[known:] if name not in names[:known]}
+    return later
+
+
 def in_force_at(warehouse: Warehouse, at: datetime) -> list[InForce]:
     """What was in force at `at`, for every account and period that had a ledger by then."""
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from mlcost_pipeline.cost.books import asking, books, closed
+from mlcost_pipeline.cost.books import asking, closed_books
 from mlcost_pipeline.cost.run_outcomes import RUN_OUTCOMES
 from mlcost_pipeline.cost.run_outcomes import TABLES as RUN_TABLES
 from mlcost_pipeline.settings import Settings
@@ -14,9 +14,9 @@ from mlcost_pipeline.warehouse import Warehouse
 _SPENT = f"""
 WITH {RUN_OUTCOMES}
 SELECT r.asset, r.partition, r.model, coalesce(r.source, 'mlcost') AS source, o.outcome,
-  count(DISTINCT r.run_id) AS runs, sum(l.effective) AS effective
+  count(DISTINCT r.run_id) AS runs, l.currency, sum(l.effective) AS effective
 FROM cost_ledger l JOIN run_records r USING (run_id) JOIN run_outcomes o USING (run_id) WHERE r.asset IS NOT NULL
-GROUP BY ALL ORDER BY effective DESC, r.asset, r.partition, o.outcome
+GROUP BY ALL ORDER BY l.currency, effective DESC, r.asset, r.partition, o.outcome
 """
 
 
@@ -30,17 +30,20 @@ class AssetCost:
     source: str
     outcome: str
     runs: int
+    currency: str
     effective: Decimal
 
 
 def cost_by_asset(warehouse: Warehouse, settings: Settings, period: str | None = None) -> list[AssetCost]:
-    """The dearest first, of one month or of all.
+    """The dearest first, of one month or of all; the settings' currency before others, which are never added to it.
 
     Raises:
         Unreconciled: the parts of a ledger do not add up to its bill.
     """
-    found = closed(warehouse, books(warehouse, settings.currency, period))
+    found = closed_books(warehouse, None, period)
     if not found:
         return []
-    rows = asking(warehouse, found)(_SPENT, [], [*dict.fromkeys(["cost_ledger", "run_records", *RUN_TABLES])])
-    return [AssetCost(**row) for row in rows.to_pylist()]
+    tables = [*dict.fromkeys(["cost_ledger", "run_records", *RUN_TABLES])]
+    rows = asking(warehouse, found)(_SPENT, [], tables)
+    costs = [AssetCost(**row) for row in rows.to_pylist()]
+    return sorted(costs, key=lambda each: each.currency != settings.currency)

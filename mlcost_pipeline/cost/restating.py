@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlcost_pipeline.cost.asof import came_later
 from mlcost_pipeline.cost.books import books
-from mlcost_pipeline.cost.deliveries import account_key
+from mlcost_pipeline.cost.deliveries import Delivery, account_key
 from mlcost_pipeline.warehouse import Warehouse
 
 #: A charge without its tags; what it cost in total tells whether it is the same charge.
@@ -60,9 +61,20 @@ SELECT cause, run_id, model, stage, method, reason, sum(billed) AS billed_delta,
 FROM told GROUP BY ALL HAVING sum(billed) <> 0 OR sum(effective) <> 0 ORDER BY ALL"""
 
 
-def currencies(warehouse: Warehouse) -> dict[tuple[str, str], str]:
-    """The currency of each account and period that has a bill in force."""
-    return {(book.bill.account, book.bill.period): book.bill.currency for book in books(warehouse, None)}
+def bills_of(warehouse: Warehouse) -> dict[tuple[str, str], Delivery]:
+    """The bill in force of each account and period, which says in what currency and whether it is open."""
+    return {(book.bill.account, book.bill.period): book.bill for book in books(warehouse, None)}
+
+
+def restated(warehouse: Warehouse, period: str | None = None) -> list[dict[str, Any]]:
+    """What is on record of what newer ledgers changed, of one period or of all, up to the ledgers in force."""
+    where, params = ("period = ?", [period]) if period else (None, [])
+    later = came_later(warehouse)
+    return [
+        row
+        for row in warehouse.rows("restatements", where=where, params=params)
+        if (row["account"], row["period"], row["new_ledger_version"]) not in later
+    ]
 
 
 def restatements(

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from mlcost_pipeline.cost.asof import InForce, standing, versions_of
-from mlcost_pipeline.cost.bills.resource_ids import canonical
-from mlcost_pipeline.cost.deliveries import delivery_of
+from mlcost_pipeline.cost.asof import InForce, history, standing, versions_of
+from mlcost_pipeline.cost.deliveries import Delivery, delivery_of, in_force
+from mlcost_pipeline.cost.grounds import ground
+from mlcost_pipeline.cost.restating import bills_of, restated
+from mlcost_pipeline.cost.run_outcomes import RUN_OUTCOMES
+from mlcost_pipeline.cost.run_outcomes import TABLES as RUN_TABLES
 from mlcost_pipeline.cost.runs import find_run
 from mlcost_pipeline.cost.slots import money_sum
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.warehouse import Warehouse
 
+#: As many characters of a delivery's id name it, where no other begins alike.
+SHORT = 8
+
 
 @dataclass(frozen=True)
 class TracedPart:
-    """A part of a slot: how it was given, to whom, how much, and in words on what ground."""
+    """A part of a slot: how it was given, to whom, how much, on what ground, and what became of the run."""
 
     part: int
     method: str
@@ -30,14 +36,19 @@ class TracedPart:
     billed: Decimal
     effective: Decimal
     ground: str
+    outcome: str | None
 
 
 @dataclass(frozen=True)
 class TracedLine:
-    """A line of a bill, its slot, and the slot's parts; `provisional` while the bill is open."""
+    """A line of a bill, its slot with the numbers of all its lines, and the slot's parts.
+
+    `provisional` while the bill is open.
+    """
 
     line: Mapping[str, Any]
     slot: Mapping[str, Any]
+    together: Sequence[int]
     in_force: InForce
     parts: Sequence[TracedPart]
     provisional: bool
@@ -45,18 +56,28 @@ class TracedLine:
 
 @dataclass(frozen=True)
 class RunCharges:
-    """All that a run was charged, slot by slot, with what it held and what later deliveries changed."""
+    """All that a run was charged, slot by slot, with what it held and what later deliveries changed.
+
+    `outcome` says what became of its work, `replaced_by` which run made the same anew; `bills` are those in force.
+    """
 
     run: Mapping[str, Any]
+    outcome: str
+    replaced_by: str | None
     charges: Sequence[Mapping[str, Any]]
     by_method: Mapping[tuple[str, str], tuple[Decimal, Decimal]]  # by method and currency: billed, effective
     holds: Sequence[Mapping[str, Any]]
     restatements: Sequence[Mapping[str, Any]]
-    provisional: bool  # whether a bill that charges it is open
+    bills: Mapping[tuple[str, str], Delivery]
 
     @property
     def currencies(self) -> list[str]:
         return sorted({row["currency"] for row in self.charges})
+
+    @property
+    def provisional(self) -> bool:
+        """Whether a bill that charges it is open."""
+        return any(self.bills[row["account"], row["period"]].state != "final" for row in self.charges)
 
     def total(self, measure: str, currency: str) -> Decimal:
         """The exact sum of ``billed`` or ``effective`` in one currency; those of two are never added up."""
@@ -68,26 +89,29 @@ SELECT part, method, reason, base, run_id, model, stage, billed, effective FROM 
 ORDER BY part
 """
 _CHARGES = """
+WITH mine AS (SELECT * FROM cost_ledger WHERE run_id = ?),
+first AS (SELECT delivery_id, slot_id, min(line) AS line FROM billing_lines
+  WHERE slot_id IN (SELECT slot_id FROM mine) GROUP BY ALL)
 SELECT l.account, l.period, l.currency, l.delivery_id, l.slot_id, l.part, l.method, l.reason, l.base, l.billed,
-  l.effective, s.resource_id,
+  l.effective, s.resource_id, f.line,
   s.charge_start, s.charge_end, s.category, s.service, s.lines, s.effective AS slot_effective
-FROM cost_ledger l JOIN billing_slots s USING (delivery_id, slot_id) WHERE l.run_id = ?
+FROM mine l JOIN billing_slots s USING (delivery_id, slot_id) LEFT JOIN first f USING (delivery_id, slot_id)
 ORDER BY s.charge_start, s.resource_id, l.slot_id, l.part
 """
+_BECAME = f"WITH {RUN_OUTCOMES} SELECT run_id, outcome, replaced_by FROM run_outcomes WHERE list_contains(?, run_id)"
 
 
 def explain_line(warehouse: Warehouse, delivery_id: str, number: int) -> TracedLine:
-    """Follow one line of a delivery that is in force.
+    """Follow one line of a delivery that is in force, named by its id or by the beginning of it.
 
     Raises:
         BillError: no ledger in force stands on that delivery, or it has no such line; the text says what there is.
     """
     found = standing(warehouse)
-    ours = [each for each in found if each.delivery_id == delivery_id]
-    if not ours:
-        known = ", ".join(f"{each.delivery_id} ({each.account}, {each.period})" for each in found[:6]) or "none"
-        raise BillError(f"delivery {delivery_id}: no ledger in force stands on it; in force: {known}")
-    versions = versions_of(ours)
+    ours = [each for each in found if each.delivery_id.startswith(delivery_id)]
+    if len(ours) != 1 or len(delivery_id) < min(SHORT, len(ours[0].delivery_id)):
+        raise BillError(_not_standing(warehouse, found, delivery_id, len(ours)))
+    name, versions = ours[0].delivery_id, versions_of(ours)
 
     def ask(sql: str, *params: Any) -> list[dict[str, Any]]:
         tables = ["billing_lines", "billing_slots", "cost_ledger"]
@@ -98,14 +122,41 @@ def explain_line(warehouse: Warehouse, delivery_id: str, number: int) -> TracedL
     if not lines:
         [ends] = ask("SELECT min(line) AS first, max(line) AS last FROM billing_lines")
         raise BillError(
-            f"delivery {delivery_id} has no line {number}; its lines are {ends['first']} to {ends['last']}"
+            f"delivery {name} has no line {number}; its lines are {ends['first']} to {ends['last']}"
             f"{_elsewhere(warehouse, found, number)}"
         )
     slots = ask("SELECT * FROM billing_slots WHERE slot_id = ?", lines[0]["slot_id"])
     if not slots:  # an origin charge that its provider split up counts by its parts
-        raise BillError(f"delivery {delivery_id}, line {number}: is there as its allocated parts too, and they count")
-    parts = [_traced(warehouse, slots[0], row) for row in ask(_PARTS, slots[0]["slot_id"])]
-    return TracedLine(lines[0], slots[0], ours[0], parts, _is_open(warehouse, [delivery_id]))
+        raise BillError(f"delivery {name}, line {number}: is there as its allocated parts too, and they count")
+    slot = slots[0]
+    together = ask("SELECT line FROM billing_lines WHERE slot_id = ? ORDER BY line", slot["slot_id"])
+    parts = _traced(warehouse, slot, ask(_PARTS, slot["slot_id"]))
+    open_ = delivery_of(warehouse, name).state != "final"
+    return TracedLine(lines[0], slot, [row["line"] for row in together], ours[0], parts, open_)
+
+
+def _not_standing(warehouse: Warehouse, found: Sequence[InForce], delivery_id: str, fitting: int) -> str:
+    """Why no ledger can be followed from that delivery, and what can be asked instead."""
+    known = ", ".join(f"{each.delivery_id} ({each.account}, {each.period})" for each in found[:6]) or "none"
+    asked = f"delivery {delivery_id}"
+    rows = warehouse.rows("bill_deliveries", where="delivery_id = ?", params=[delivery_id])
+    if rows:
+        account, period = rows[0]["account"], rows[0]["period"]
+        if in_force(warehouse, account, period) == delivery_id:
+            return f"{asked}: no ledger was built on it yet; run: mlcost tick"
+        stood = history(warehouse, account, period)
+        last = next((n for n in reversed(range(len(stood))) if stood[n].delivery_id == delivery_id), None)
+        if last is not None and last + 1 < len(stood):
+            day = stood[last + 1].since - timedelta(days=1)
+            then = f"; as it was then: --as-of {day:%Y-%m-%d}" if day.date() >= stood[last].since.date() else ""
+            return (
+                f"{asked}: its ledger was in force until {stood[last + 1].since:%Y-%m-%d %H:%M} UTC{then}; "
+                f"in force: {known}"
+            )
+    if fitting > 1:
+        return f"{asked}: {fitting} deliveries in force begin so, give more of the id; in force: {known}"
+    short = f" (give at least {SHORT} characters)" if fitting else ""
+    return f"{asked}: no ledger in force stands on it{short}; in force: {known}"
 
 
 def _elsewhere(warehouse: Warehouse, found: Sequence[InForce], number: int) -> str:
@@ -127,10 +178,11 @@ def charges_of_run(warehouse: Warehouse, run_id: str) -> RunCharges:
     run = find_run(warehouse, run_id)
     if run is None:
         near = warehouse.rows("run_records", columns=["run_id"], where="starts_with(run_id, ?)", params=[run_id[:6]])
-        hint = ", ".join(row["run_id"] for row in near[:5]) or "none begins like it"
-        raise BillError(f"run {run_id}: is not on record; near it: {hint}")
+        named = ", ".join(sorted(row["run_id"] for row in near)[:5])
+        hint = f"near it: {named}" if named else "none begins like it; the runs of a charge: mlcost bill explain LINE"
+        raise BillError(f"run {run_id}: is not on record; {hint}")
     versions = versions_of(standing(warehouse))
-    tables = ["billing_slots", "cost_ledger"]
+    tables = ["billing_lines", "billing_slots", "cost_ledger"]
     charges = warehouse.query(_CHARGES, [run_id], tables=tables, versions=versions).to_pylist()
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in charges:
@@ -139,57 +191,29 @@ def charges_of_run(warehouse: Warehouse, run_id: str) -> RunCharges:
         key: (money_sum(row["billed"] for row in rows), money_sum(row["effective"] for row in rows))
         for key, rows in groups.items()
     }
+    [became] = _became(warehouse, [run_id])
     return RunCharges(
-        run, charges, by_method,
+        run, became["outcome"], became["replaced_by"], charges, by_method,
         warehouse.rows("occupancy", where="run_id = ?", params=[run_id]),
-        warehouse.rows("restatements", where="run_id = ?", params=[run_id]),
-        _is_open(warehouse, sorted({row["delivery_id"] for row in charges})),
+        [row for row in restated(warehouse) if row["run_id"] == run_id],
+        bills_of(warehouse),
     )  # fmt: skip
 
 
-def _is_open(warehouse: Warehouse, deliveries: Sequence[str]) -> bool:
-    return any(delivery_of(warehouse, name).state != "final" for name in deliveries)
+def _became(warehouse: Warehouse, runs: Sequence[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = warehouse.query(_BECAME, [runs], tables=RUN_TABLES).to_pylist()
+    return rows
 
 
-def _traced(warehouse: Warehouse, slot: Mapping[str, Any], row: Mapping[str, Any]) -> TracedPart:
-    return TracedPart(
-        row["part"], row["method"], row["reason"], row["run_id"], row["model"], row["stage"], row["billed"],
-        row["effective"], _ground(warehouse, slot, row),
-    )  # fmt: skip
-
-
-def _ground(warehouse: Warehouse, slot: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Why this part is whose it is, in words with the numbers it rests on."""
-    method, reason = row["method"], row["reason"]
-    if method == "direct":
-        tagged = slot["tag_run"] == row["run_id"]
-        return f"tag names run {slot['tag_run']}" if tagged else "the resource is this run's own"
-    if method == "occupancy":
-        return _held(warehouse, slot, row["run_id"])
-    if method == "idle":
-        return "nobody held this part of the pool"
-    if method == "tag":
-        return f"tag names model {slot['tag_model']}" + (f", stage {slot['tag_stage']}" if slot["tag_stage"] else "")
-    if method == "rule":
-        return f"rule {reason} of mlcost.yaml"
-    if method == "derived":
-        return f"{reason} in proportion to what was charged as {row['base']}"
-    return str(reason).replace("_", " ")
-
-
-def _held(warehouse: Warehouse, slot: Mapping[str, Any], run_id: str) -> str:
-    start, end = slot["charge_start"], slot["charge_end"]
-    holds = [
-        hold
-        for hold in warehouse.rows("occupancy", where="run_id = ?", params=[run_id])
-        if canonical(hold["resource_id"]) == slot["resource_id"]
-    ]
-    stretches = [(_overlap(hold, start, end), hold["share_milli"]) for hold in holds]
-    held = ", ".join(f"{seconds:,.0f} s × {share} milli" for seconds, share in stretches if seconds > 0)
-    return f"held {held} of {(end - start) / timedelta(seconds=1):,.0f} s"
-
-
-def _overlap(hold: Mapping[str, Any], start: datetime, end: datetime) -> float:
-    until = end if hold["end"] is None else min(end, hold["end"])
-    seconds: float = (until - max(start, hold["start"])) / timedelta(seconds=1)
-    return max(0.0, seconds)
+def _traced(warehouse: Warehouse, slot: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[TracedPart]:
+    named = sorted({row["run_id"] for row in rows if row["run_id"] is not None})
+    became = {each["run_id"]: each["outcome"] for each in _became(warehouse, named)} if named else {}
+    holds = warehouse.rows("occupancy", where="list_contains(?, run_id)", params=[named]) if named else []
+    resources = warehouse.rows("resources")
+    return [
+        TracedPart(
+            row["part"], row["method"], row["reason"], row["run_id"], row["model"], row["stage"], row["billed"],
+            row["effective"], ground(slot, row, holds, resources), became.get(row["run_id"]),
+        )
+        for row in rows
+    ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from mlcost_pipeline.clock import standing_at
 from mlcost_pipeline.cost.asof import in_force_at
 from mlcost_pipeline.cost.deliveries import account_key
 from mlcost_pipeline.errors import BillError
@@ -16,7 +17,7 @@ _MOVED = ("bills/", "pointers/cost_ledger/", "pointers/device_time/")
 
 
 def warehouse_as_of(warehouse: Warehouse, at: datetime) -> Warehouse:
-    """A view in which the deliveries and ledgers that were in force at `at` are in force.
+    """A view in which the deliveries and ledgers that were in force at `at` are, and no clock has passed `at`.
 
     Runs, outcomes and lists are what is known today.
 
@@ -35,21 +36,28 @@ def warehouse_as_of(warehouse: Warehouse, at: datetime) -> Warehouse:
             if warehouse.version_file(table, each.scope, each.version) is not None:
                 then[f"pointers/{table}/{each.scope}"] = {"version": each.version}
     seen = Warehouse(warehouse.root)
-    seen.state = _StateThen(warehouse.state, then)
+    seen.state = _StateThen(warehouse.state, then, at)
     return seen
 
 
 class _StateThen(StateStore):
-    """State in which the pointers of bills and ledgers are those of then, and all else is as it is."""
+    """State in which the pointers of bills and ledgers are those of then, and all else is as it is.
 
-    def __init__(self, now: StateStore, then: Mapping[str, dict[str, Any]]) -> None:
+    A clock that has passed that moment stands at it, so that what was to come then is not taken as over.
+    """
+
+    def __init__(self, now: StateStore, then: Mapping[str, dict[str, Any]], at: datetime) -> None:
         super().__init__(now.root)
-        self._then = then
+        self._then, self._at = then, at
 
     def get(self, path: str) -> Stored | None:
         if path.startswith(_MOVED):
             return Stored(self._then[path], 1) if path in self._then else None
-        return super().get(path)
+        stored = super().get(path)
+        if not path.startswith("clocks/"):
+            return stored
+        clock = standing_at(None if stored is None else stored.value, self._at)
+        return None if clock is None else Stored(clock, 1 if stored is None else stored.serial)
 
     def names(self, path: str) -> list[str]:
         found = super().names(path)

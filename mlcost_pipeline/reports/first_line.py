@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mlcost_pipeline.cost.books import books
+from mlcost_pipeline.cost.books import books, left_out
 from mlcost_pipeline.reports.ledger_view import read_spend
 from mlcost_pipeline.reports.sections.spend import NO_BILL, attribution_sentence
 from mlcost_pipeline.settings import Settings
@@ -19,6 +19,8 @@ def first_lines(
 ) -> list[str]:
     """A sentence for each currency of the bills of one month or of all, the settings' first; marked while any is open.
 
+    Then one for each bill that is not attributed, for no ledger stands on it.
+
     `at` is the end of the day that `warehouse` shows, where it is not today.
 
     Raises:
@@ -26,13 +28,15 @@ def first_lines(
     """
     entries = [entry for entry in read_spend(warehouse) if period in (None, entry.period)]
     currencies = sorted({entry.currency for entry in entries}, key=lambda name: (name != settings.currency, name))
-    open_ = {book.bill.currency for book in books(warehouse, None, period) if book.bill.state != "final"}
+    found = books(warehouse, None, period)
+    open_ = {book.bill.currency for book in found if book.bill.state != "final"}
     where = "" if period is None else f"{period}: "
     lines = [
         f"{where}{attribution_sentence([e for e in entries if e.currency == currency], currency)}"
         f"{' (PROVISIONAL: a bill is open)' if currency in open_ else ''}."
         for currency in currencies
     ]
+    lines += [f"{said}." for said in left_out(found, settings)]
     if at is not None:
         lines.append(f"As of {at:%Y-%m-%d %H:%M} UTC. {TODAY}")
     return lines or [f"{where}the share attributed is unknown: {NO_BILL}."]

@@ -22,8 +22,13 @@ _LEAST = 24
 _MODELS = re.compile(r"; (?=[a-z][a-z0-9_]*: )")
 
 
-def print_document(doc: Document, console: Console | None = None, *, rows: int = MAX_ROWS) -> None:
-    """Print one document; text from data is never read as markup, nor does it steer the terminal."""
+def print_document(
+    doc: Document, console: Console | None = None, *, rows: int = MAX_ROWS, elsewhere: str = "in the report"
+) -> None:
+    """Print one document; text from data is never read as markup, nor does it steer the terminal.
+
+    `elsewhere` says where the columns are that are too many for the terminal.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -36,7 +41,7 @@ def print_document(doc: Document, console: Console | None = None, *, rows: int =
         out.print(Text.assemble(f"  {_text(number.label)}: ", (_text(str(number)), "bold"), (bound, "dim")))
     for table in doc.tables:
         if table.rows:
-            out.print(_table(table, rows, out.width))
+            out.print(_table(table, rows, out.width, elsewhere))
             if len(table.rows) > rows:
                 out.print(Text(f"  … and {len(table.rows) - rows} more rows of {len(table.rows)}", style="dim"))
         else:
@@ -80,8 +85,8 @@ def _text(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _table(table: Table, rows: int, width: int) -> RichTable:
-    """The columns that fit, names on two lines if need be; what is left out stands in the report.
+def _table(table: Table, rows: int, width: int, elsewhere: str) -> RichTable:
+    """The columns that fit, names on two lines if need be; what is left out stands `elsewhere`.
 
     The first column says what a row is about and the first amount how much of it there is; the rest is from the left.
     """
@@ -98,7 +103,7 @@ def _table(table: Table, rows: int, width: int) -> RichTable:
         room[0] -= over  # a name on two lines costs less than a whole column
     shown = _fitting(table, room, width)
     left = len(columns) - len(shown)
-    title = _text(table.title) + (f" ({left} more column{'s' if left > 1 else ''} in the report)" if left else "")
+    title = _text(table.title) + (f" ({left} more column{'s' if left > 1 else ''} {elsewhere})" if left else "")
     made = Rich(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for i in shown:
         numeric = any(is_number(row[i]) for row in table.rows)

@@ -10,7 +10,9 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
+
+from mlcost_pipeline.cost.exact import ROUND
 
 #: What a number can be before it is shown.
 Numeric = Decimal | float | int
@@ -72,11 +74,11 @@ def show_number(value: Numeric | None, unit: str = "", *, exact: bool = False) -
     if isinstance(value, float | Decimal) and math.isinf(value):
         return _signed(value < 0, INFINITE, "" if unit in (SHARE, SECONDS) else unit)
     exact_value = value if isinstance(value, Decimal) else Decimal(str(value))
-    negative, size = exact_value < 0, abs(exact_value)
+    negative, size = exact_value < 0, exact_value.copy_abs()
     if exact:
         return _signed(negative, _grouped(_plain(size)), unit)
     if unit == SHARE:
-        return _signed(negative, _plain(_rounded(size * 100, 1)), "%")
+        return _signed(negative, _plain(_rounded(size.scaleb(2, context=ROUND), 1)), "%")
     if unit == SECONDS:
         return _signed(negative, _duration(size), "")
     if _CURRENCY.match(unit):
@@ -121,7 +123,7 @@ def _duration(seconds: Decimal) -> str:
 
 
 def _rounded(size: Decimal, places: int) -> Decimal:
-    return size.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
+    return size.quantize(Decimal(1).scaleb(-places), context=ROUND)
 
 
 def _significant(size: Decimal, digits: int) -> Decimal:

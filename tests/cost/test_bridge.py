@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -12,12 +13,17 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from mlcost_pipeline.clock import model_clock, set_clock
+from mlcost_pipeline.cost.asof import note_in_force
+from mlcost_pipeline.cost.books import books
 from mlcost_pipeline.cost.bridge import Bridge, bridge, last_two_months
 from mlcost_pipeline.cost.bridge_split import Factors, split_change, terms, whole_units
 from mlcost_pipeline.errors import BillError, Unreconciled
+from mlcost_pipeline.reports.as_of import warehouse_as_of
 from mlcost_pipeline.settings import Settings
+from mlcost_pipeline.settings_faults import PLATFORM
 from mlcost_pipeline.warehouse import Warehouse
-from tests.cost.billing import past_run
+from tests.cost.billing import ACCOUNT, past_run
 from tests.cost.ledgers import part, write_ledger
 
 FEB = "2026-02"
@@ -174,3 +180,18 @@ def test_the_last_two_months_are_whole_and_an_open_bill_is_provisional(
     write_ledger(warehouse, part("9"), period=MARCH, state="open")
     found = bridge(warehouse, settings, FEB, MARCH)
     assert found.provisional and "provisional: d-acct-1-2026-03" in found.sentence
+
+
+def test_as_of_a_day_a_month_that_was_not_over_then_is_not(warehouse: Warehouse, settings: Settings) -> None:
+    _two_months(warehouse)
+    write_ledger(warehouse, part("9"), period="2026-04")
+    for name in settings.models:
+        set_clock(warehouse, name, datetime(2026, 5, 10, tzinfo=UTC), 1.0)
+    assert last_two_months(warehouse, settings) == (MARCH, "2026-04")
+    day = datetime(2026, 4, 20, tzinfo=UTC)
+    for book in books(warehouse, None):
+        assert book.version is not None
+        note_in_force(warehouse, ACCOUNT, book.bill.period, book.version, book.bill.delivery_id, day)
+    then = warehouse_as_of(warehouse, day)
+    assert len(books(then, None)) == 3 and last_two_months(then, settings) == (FEB, MARCH)
+    assert model_clock(then, settings, PLATFORM).now() == day < model_clock(warehouse, settings, PLATFORM).now()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
+from fractions import Fraction
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mlcost_pipeline.reports.values import Quantity, show, show_number
 
@@ -46,6 +49,16 @@ def test_a_number_reads(value: object, unit: str, shown: str) -> None:
 def test_exact_money_shows_the_last_unit() -> None:
     assert str(Quantity(Decimal("1000.000000000000000001"), "USD", exact=True)) == "1\u202f000.000000000000000001 USD"
     assert str(Quantity(Decimal("0"), "USD", exact=True)) == "0 USD"
+
+
+@settings(max_examples=100, deadline=None)
+@given(units=st.integers(-(10**38) + 1, 10**38 - 1))
+def test_exact_money_keeps_all_digits_that_a_bill_can_have(units: int) -> None:
+    amount = Decimal(f"{units}e-18")
+    read_back = str(Quantity(amount, "USD", exact=True)).removesuffix(" USD").replace("\u202f", "").replace("−", "-")
+    assert Decimal(read_back).compare(amount, context=Context(prec=40)) == 0
+    rounded = show_number(amount, "USD").removesuffix(" USD").replace("\u202f", "").replace("−", "-")
+    assert abs(Fraction(rounded) - Fraction(units, 10**18)) <= Fraction(1, 200)
 
 
 def test_cells_of_every_kind() -> None:

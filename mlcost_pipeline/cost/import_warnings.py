@@ -17,6 +17,7 @@ def warnings(found: Found, doubled: Doubled) -> Iterator[str]:
     """Warnings about one account and period, and what of it is there twice."""
     where = f"account {found.account}, {found.period}"
     currency = min(found.currencies)
+    yield from found.repeated
     if unknown := sorted(found.categories - _CATEGORIES):
         yield f"{where}: charges of unknown kind {', '.join(unknown)} are kept and stay unattributed"
     if doubled.unsure:

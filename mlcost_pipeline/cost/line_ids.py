@@ -23,6 +23,12 @@ _LINE_COLUMNS = (
     "period", "sku", "description", "resource_id_raw", "billed", "effective", "list", "quantity", "quantity_unit",
     "provider", "period_closed", "sub_account", "region", "pricing_category", "commitment_id",
 )  # fmt: skip
+#: What a charge is for, when and with which tags: the same in every delivery of its month, whatever it comes to.
+_PLACE_COLUMNS = (
+    "resource_id_raw", "sub_account", "charge_start", "charge_end", "category", "charge_class", "service", "region",
+    "sku", "description", "tags_text", "pricing_category", "commitment_id", "commitment_status", "allocation",
+    "quantity_unit",
+)  # fmt: skip
 _Lane = NDArray[np.uint64]
 _SHIFT = np.uint64(31)
 _TIMES = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -31,32 +37,36 @@ _NULL = (np.uint64(0x5851F42D4C957F2D), np.uint64(0x14057B7EF767814F))
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode("ascii"), dtype="<u2")
 
 
-def identified(lines: pa.RecordBatch, buckets: int) -> pa.Table:
+def identified(lines: pa.RecordBatch, buckets: int, *, places: bool = False) -> pa.Table:
     """Lines with ``slot_id``, ``bucket`` and two numbers of 64 bits, ``low`` and ``high``, for all that a line says.
 
-    A resource's lines share a bucket, so that attribution can look at one bucket at a time.
+    A resource's lines share a bucket, so that attribution can look at one bucket at a time. With `places` there is a
+    number more, ``place``, for what is charged for without amounts and invoice.
     """
     rows = lines.num_rows
     state = np.zeros(rows, dtype=np.uint64), np.full(rows, _APART, dtype=np.uint64)
-    resource = np.zeros(rows, dtype=np.uint64)
+    empty = state
+    of = {name: _lanes(lines.column(name)) for name in (*SLOT_COLUMNS, *_LINE_COLUMNS)}
     for name in SLOT_COLUMNS:
-        lanes = _lanes(lines.column(name))
-        if name == "resource_id":
-            resource = lanes[0]
-        state = _mixed(state, lanes)
+        state = _mixed(state, of[name])
     missing = pc.is_null(lines.column("list")).cast(pa.uint8()).to_numpy(zero_copy_only=False).astype(np.uint64)
     slot = state = _mixed(state, (missing, missing))
     for name in _LINE_COLUMNS:
-        state = _mixed(state, _lanes(lines.column(name)))
+        state = _mixed(state, of[name])
     nowhere = pc.is_null(lines.column("resource_id")).to_numpy(zero_copy_only=False)
-    bucket = np.where(nowhere, slot[0], resource) % np.uint64(buckets)
+    bucket = np.where(nowhere, slot[0], of["resource_id"][0]) % np.uint64(buckets)
     table = pa.Table.from_batches([lines])
     for added, values in (
         ("slot_id", _hex(slot)), ("low", pa.array(state[0])), ("high", pa.array(state[1])),
         ("bucket", pa.array(bucket.astype(np.int64))),
     ):  # fmt: skip
         table = table.append_column(added, values)
-    return table
+    if not places:
+        return table
+    place = empty
+    for name in _PLACE_COLUMNS:
+        place = _mixed(place, of[name])
+    return table.append_column("place", pa.array(place[0]))
 
 
 def _mixed(state: tuple[_Lane, _Lane], lanes: tuple[_Lane, _Lane]) -> tuple[_Lane, _Lane]:

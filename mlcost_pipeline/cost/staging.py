@@ -22,6 +22,7 @@ from mlcost_pipeline.cost.bills.exports import Export
 from mlcost_pipeline.cost.bills.files import untrusted
 from mlcost_pipeline.cost.exact import ROUND
 from mlcost_pipeline.cost.line_ids import identified
+from mlcost_pipeline.cost.repeats import SKETCH, Repeats, Sketch
 from mlcost_pipeline.cost.slots import grouped, with_tags
 from mlcost_pipeline.cost.sorted_files import SortedFiles
 from mlcost_pipeline.cost.split_charges import Doubled, find_doubled, mark
@@ -31,15 +32,17 @@ from mlcost_pipeline.tables import TABLES
 
 LINES_OF_A_BUCKET = 100_000
 _BYTES_OF_A_LINE = 250  # of a CSV file, to guess its lines before it is read
-_SKETCH = 512
 _TOLD = """
 SELECT account, period, count(*) AS rows, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list,
   sum(low::HUGEINT) AS low, sum(high::HUGEINT) AS high, list_sort(list(DISTINCT currency)) AS currencies,
   list_sort(list(DISTINCT provider)) AS providers, list_sort(list(DISTINCT category)) AS categories,
   bool_and(invoice_id IS NOT NULL OR coalesce(period_closed, false)) AS settled,
-  bool_or(allocation = 'allocated') AS allocated,
-  list_slice(list_sort(list(DISTINCT low)), 1, 512) AS sketch
+  bool_or(allocation = 'allocated') AS allocated{sketches}
 FROM staged_batch GROUP BY account, period ORDER BY account, period"""
+
+_SKETCHES = f""",
+  list_slice(list_sort(list(DISTINCT low)), 1, {SKETCH}) AS charges,
+  list_slice(list_sort(list(DISTINCT place)), 1, {SKETCH}) AS places"""
 
 _MOST_DELIVERIES = 10_000
 _ROWS = 131_072
@@ -61,6 +64,7 @@ class Found:
     settled: bool = True
     allocated: bool = False
     identity: tuple[int, int] = (0, 0)
+    repeated: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -86,6 +90,7 @@ class Staging:
         self._connection = connect()
         self._buckets = max(1, _guess(export.files) // LINES_OF_A_BUCKET)
         self._told_rows = export.rows
+        self._is_told_whole = export.manifest is not None
         self._folder, self._sorted = folder, SortedFiles(folder)
         self._doubled: dict[tuple[str, str], Doubled] = {}
         self.found: dict[tuple[str, str], Found] = {}
@@ -96,11 +101,11 @@ class Staging:
         Raises:
             BillError: one cannot be read whole, or repeats most charges of another.
         """
-        offset, sketches = 0, dict[tuple[str, str], list[tuple[Path, set[int]]]]()
+        offset, repeats = 0, None if self._is_told_whole or len(files) < 2 else Repeats()
         try:
             for file in files:
                 with untrusted(file.file):
-                    offset += self._file(file, offset, sketches if len(files) > 1 else None)
+                    offset += self._file(file, offset, repeats)
         finally:
             self._sorted.close()
 
@@ -132,10 +137,8 @@ class Staging:
         lines, doubled = self._sorted.reader(key, bucket), self.doubled(key)
         return mark(self._connection, lines.read_all(), doubled, bucket).to_reader() if doubled.n else lines
 
-    def _file(
-        self, file: BillFile, offset: int, sketches: dict[tuple[str, str], list[tuple[Path, set[int]]]] | None
-    ) -> int:
-        last, ours = 0, dict[tuple[str, str], set[int]]()
+    def _file(self, file: BillFile, offset: int, repeats: Repeats | None) -> int:
+        last, ours = 0, dict[tuple[str, str], Sketch]()
         for batch in file.batches():
             if not batch.num_rows:
                 continue
@@ -143,15 +146,15 @@ class Staging:
             numbered = batch.set_column(
                 batch.schema.get_field_index("line"), "line", pc.add(batch.column("line"), offset)
             )
-            for row in self._batch(with_tags(numbered)):
+            for row in self._batch(with_tags(numbered), sketched=repeats is not None):
                 found = self.found.setdefault((row["account"], row["period"]), Found(row["account"], row["period"]))
                 if len(self.found) > _MOST_DELIVERIES:
                     raise BillError(
                         f"{file.file}: more than {_MOST_DELIVERIES} accounts and periods; is this one bill?"
                     )
                 found.add(row)
-                kept = ours.setdefault(found.key, set()) | set(row["sketch"])
-                ours[found.key] = set(sorted(kept)[:_SKETCH])
+                if repeats is not None:
+                    ours.setdefault(found.key, Sketch()).add(row["rows"], row["charges"], row["places"])
         expected = self._told_rows.get(file.file)
         if expected is not None and last - 1 != expected:
             raise BillError(
@@ -161,18 +164,20 @@ class Staging:
             for measure, amount in lost.items():
                 kept_so_far = self.found[key].residues.get(measure, Decimal(0))
                 self.found[key].residues[measure] = ROUND.add(kept_so_far, amount)
-        if sketches is not None:
-            for key, sketch in ours.items():
-                _refuse_repeat(file.file, key, sketch, sketches.setdefault(key, []))
+        for key, sketch in ours.items():
+            if repeats is not None and (warning := repeats.hold(file.file, key, sketch)):
+                self.found[key].repeated.append(warning)
         return max(0, int(last) - 1)  # lines are counted from the header on, and a later part has one of its own
 
-    def _batch(self, lines: pa.RecordBatch) -> list[dict[str, Any]]:
+    def _batch(self, lines: pa.RecordBatch, *, sketched: bool) -> list[dict[str, Any]]:
         """Sort one batch out into its files; what it says of each account and period."""
-        self._connection.register("given_batch", identified(lines, self._buckets))
+        self._connection.register("given_batch", identified(lines, self._buckets, places=sketched))
         sql = "FROM given_batch ORDER BY account, period, bucket, line"
         made = self._connection.sql(sql).to_arrow_table().combine_chunks()
         self._connection.register("staged_batch", made)
-        told: list[dict[str, Any]] = self._connection.sql(_TOLD).to_arrow_table().to_pylist()
+        told: list[dict[str, Any]] = (
+            self._connection.sql(_TOLD.format(sketches=_SKETCHES if sketched else "")).to_arrow_table().to_pylist()
+        )
         groups = self._connection.sql(
             "SELECT account, period, bucket, count(*) AS n FROM staged_batch GROUP BY ALL ORDER BY ALL"
         ).fetchall()
@@ -212,15 +217,3 @@ def _guess(files: Sequence[Path]) -> int:
         else:
             total += file.stat().st_size * (10 if file.suffix in (".gz", ".zip") else 1) // _BYTES_OF_A_LINE
     return total
-
-
-def _refuse_repeat(file: Path, key: tuple[str, str], sketch: set[int], others: list[tuple[Path, set[int]]]) -> None:
-    """Two deliveries of one period in one folder would be counted twice: most of their charges are the same."""
-    for other, theirs in others:
-        smaller = min(len(sketch), len(theirs))
-        if 2 * len(sketch & theirs) > smaller:
-            raise BillError(
-                f"{file}: repeats most charges of account {key[0]}, period {key[1]} in {other}; files of a folder are "
-                "parts of one export, so keep only the newest delivery of a period there"
-            )
-    others.append((file, sketch))

@@ -174,7 +174,8 @@ def test_a_period_is_final_only_when_every_line_says_so(warehouse: Warehouse, tm
 
 def test_the_files_of_a_folder_are_the_parts_of_one_export(warehouse: Warehouse, tmp_path: Path) -> None:
     for number in (1, 2, 3):
-        write_bill(tmp_path / "bills" / f"part-{number}.csv", [line(str(number)), line("0.5")])
+        rows = [line(str(number), resource=f"gpu-{number}"), line("0.5", resource=f"disk-{number}")]
+        write_bill(tmp_path / "bills" / f"part-{number}.csv", rows)
     [made] = import_bill(warehouse, tmp_path / "bills")
     assert (made.rows, made.billed_total) == (6, Decimal("7.5"))
     assert sorted(row["line"] for row in stored_lines(warehouse)) == [2, 3, 4, 5, 6, 7]
@@ -190,6 +191,29 @@ def test_two_deliveries_of_a_period_in_one_folder_are_not_added_up(warehouse: Wa
     with pytest.raises(BillError, match=r"restated\.csv: repeats most charges of account acct-1, period 2026-03"):
         import_bill(warehouse, tmp_path / "bills")
     assert bills_in_force(warehouse) == []
+
+
+def test_a_restated_bill_in_one_folder_with_the_old_one_is_refused_whatever_its_amounts(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """Half the month was out at the first export, nothing was invoiced, and a discount came for every charge."""
+    hours = [line("1.5", start=NOON + number * HOUR, InvoiceId=None) for number in range(1000)]
+    late = [row | {"BilledCost": "1.2", "EffectiveCost": "1.2", "InvoiceId": "INV-1"} for row in hours]
+    write_bill(tmp_path / "bills" / "first.csv", hours[:500])
+    write_bill(tmp_path / "bills" / "restated.csv", late)
+    with pytest.raises(BillError, match=r"restated\.csv: has most charges, at other amounts, of account acct-1"):
+        import_bill(warehouse, tmp_path / "bills")
+    assert bills_in_force(warehouse) == []
+
+
+def test_parts_of_which_nobody_can_say_are_added_up_with_a_warning(warehouse: Warehouse, tmp_path: Path) -> None:
+    """An export without hours, resources and products: its charges look alike, and parts share them."""
+    for number in (1, 2):
+        rows = [line(f"{number}.{cents:02}", resource=None) for cents in range(50)]
+        write_bill(tmp_path / "bills" / f"part-{number}.csv", rows)
+    [made] = import_bill(warehouse, tmp_path / "bills")
+    assert made.billed_total == Decimal("174.5")
+    assert any("part-2.csv: 100% of what it charges for is in" in text for text in made.warnings)
 
 
 def test_what_rounding_takes_off_is_kept_with_the_delivery(warehouse: Warehouse, tmp_path: Path) -> None:

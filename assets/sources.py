@@ -8,6 +8,7 @@ from mlcost_pipeline.reports.stages import ingest_report
 from mlcost_pipeline.resources import PLATFORM, Project, materialized
 from mlcost_pipeline.settings import Orchestrator, Settings
 from mlcost_pipeline.sources.ingest import ingest
+from mlcost_pipeline.sources.reader import seen_files
 from mlcost_pipeline.sources.recorded import RECORDED, close_recorded
 from mlcost_pipeline.tables import TABLES
 from mlcost_pipeline.triggers import RECORD_TABLES, mark_looked, mark_read, newest_day, this_hour
@@ -32,11 +33,12 @@ def _source(table: str) -> dg.AssetsDefinition:
     def source(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
         if table in RECORDED:
             close_recorded(project.settings, table)
+        seen = seen_files(project.settings, table)  # before the read: what changes meanwhile is read again
         day = newest_day(project.warehouse, project.settings)
         with project.run(context, PLATFORM, stage="features", purpose="build"):
             read = ingest(project.warehouse, project.settings, table)
         if table in RECORD_TABLES:
-            mark_read(project.warehouse, table, day)
+            mark_read(project.warehouse, table, day, seen)
         return materialized(ingest_report(read, project.settings))
 
     return source

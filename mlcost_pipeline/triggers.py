@@ -22,6 +22,7 @@ from mlcost_pipeline.evidence.trigger import Skip, day_due, retrain_due
 from mlcost_pipeline.notify import notify
 from mlcost_pipeline.settings import Settings, digest
 from mlcost_pipeline.settings_faults import PLATFORM
+from mlcost_pipeline.sources.reader import seen_files
 from mlcost_pipeline.warehouse import Warehouse
 
 
@@ -107,15 +108,23 @@ def serving(warehouse: Warehouse, settings: Settings, model: str) -> Found:
 
 
 def records(warehouse: Warehouse, settings: Settings) -> Found:
-    """Run records and request logs of elsewhere are read once for each complete day."""
+    """Run records and request logs of elsewhere are read for each complete day, run records also when files change.
+
+    A log of requests grows all the time, and is no reason to start a run before its day is over.
+    """
     tables = [table for table in RECORD_TABLES if table in settings.sources]
     if not tables:
         return Found(reason="mlcost.yaml names no run records or request logs of elsewhere")
     day = newest_day(warehouse, settings)
-    read = [warehouse.state.get(f"records/{table}") for table in tables]
-    if all(done is not None and done.value["day"] >= day.isoformat() for done in read):
-        return Found(reason=f"run records and logs were read for {day}")
-    return Found([Request("records", f"records:{day}", f"run records and logs of {day} are not read yet")])
+    read = {table: warehouse.state.get(f"records/{table}") for table in tables}
+    now = {table: seen_files(settings, table) for table in tables if table != "requests"}
+    if any(done is None or done.value["day"] < day.isoformat() for done in read.values()):
+        reason = f"run records and logs of {day} are not read yet"
+    elif changed := [table for table in now if (done := read[table]) and done.value.get("seen") != now[table]]:
+        reason = f"files of {', '.join(changed)} are new or have changed"
+    else:
+        return Found(reason=f"run records and logs were read for {day}, and no file has changed since")
+    return Found([Request("records", f"records:{day}:{digest(now)}", reason)])
 
 
 def orchestrators(warehouse: Warehouse, settings: Settings) -> Found:
@@ -153,9 +162,9 @@ def mark_served(warehouse: Warehouse, model: str, version: str, day: date) -> No
     warehouse.state.update(f"served/{model}", change)
 
 
-def mark_read(warehouse: Warehouse, table: str, day: date) -> None:
-    """Note that a table of run records or logs has been read for a complete day."""
-    warehouse.state.update(f"records/{table}", lambda _: {"day": day.isoformat()})
+def mark_read(warehouse: Warehouse, table: str, day: date, seen: str) -> None:
+    """Note that a table of run records or logs has been read for a complete day, when `seen` were its files."""
+    warehouse.state.update(f"records/{table}", lambda _: {"day": day.isoformat(), "seen": seen})
 
 
 def bills(warehouse: Warehouse, settings: Settings) -> Found:

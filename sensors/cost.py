@@ -9,6 +9,9 @@ from mlcost_pipeline.settings import Settings
 from mlcost_pipeline.triggers import triggers
 from sensors.request import sensor
 
+#: Where every job writes files of its own, a read a file would cost more than most of the jobs.
+RECORDS_SECONDS = 600
+
 
 def build(settings: Settings, jobs: Mapping[str, Any]) -> list[dg.SensorDefinition]:
     """The sensors of the cost group and of the report."""
@@ -24,7 +27,8 @@ def build(settings: Settings, jobs: Mapping[str, Any]) -> list[dg.SensorDefiniti
         about = "Reads run records of other Dagster instances, once an hour."
         made.append(sensor("orchestrators_sensor", known["orchestrators"], [jobs["orchestrators"]], about))
     if "records" in jobs:
-        made.append(sensor("records_sensor", known["records"], [jobs["records"]], "Reads run records of elsewhere."))
+        about = "Reads run records of elsewhere, when a day is over and when their files change."
+        made.append(sensor("records_sensor", known["records"], [jobs["records"]], about, RECORDS_SECONDS))
     for model in settings.owners:
         name = f"{model}_month"
         made.append(

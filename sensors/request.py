@@ -14,13 +14,15 @@ INTERVAL_SECONDS = 15
 REQUEST_TAG = "mlcost/request"
 
 
-def sensor(name: str, trigger: Trigger, jobs: Sequence[Any], about: str) -> dg.SensorDefinition:
-    """A sensor that asks `trigger` and nothing else."""
+def sensor(
+    name: str, trigger: Trigger, jobs: Sequence[Any], about: str, seconds: int = INTERVAL_SECONDS
+) -> dg.SensorDefinition:
+    """A sensor that asks `trigger` every so many seconds, and nothing else."""
 
     @dg.sensor(
         name=name,
         jobs=list(jobs),
-        minimum_interval_seconds=INTERVAL_SECONDS,
+        minimum_interval_seconds=seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=about,
     )

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from mlcost_pipeline.errors import SourceError
 from mlcost_pipeline.settings import Settings, Source, digest
+from mlcost_pipeline.sources.allowed import first_fault
 from mlcost_pipeline.sources.mapping import Mapped, as_written, id_column, map_rows
 from mlcost_pipeline.sources.merge import drop_repeated, drop_stored
 from mlcost_pipeline.sources.reader import find_files, fingerprint, read_file
@@ -87,7 +88,7 @@ def ingest(
     known: dict[str, Any] = dict(noted.get("files", {}))
     files, known_count, waiting = _new_files(settings, table, sources, known)
     hashed_over: dict[str, list[str]] = dict(noted.get("hash_columns", {}))
-    mapped = [_read(file, table, hashed_over, report) for file in files]
+    mapped = [_read(file, table, settings, hashed_over, report) for file in files]
     rows, dropped = _gather(warehouse, table, files, mapped)
     new = 0
     if rows is not None and rows.num_rows:
@@ -136,7 +137,9 @@ def _mapping(source: Source) -> str:
     return digest(source.model_dump(mode="json", exclude={"path"}), length=8)
 
 
-def _read(file: _File, table: str, hashed_over: dict[str, list[str]], report: Callable[[str], None]) -> Mapped:
+def _read(
+    file: _File, table: str, settings: Settings, hashed_over: dict[str, list[str]], report: Callable[[str], None]
+) -> Mapped:
     schema = TABLES[table]
     raw = read_file(file.path, file.source)
     columns: list[str] = []
@@ -144,6 +147,13 @@ def _read(file: _File, table: str, hashed_over: dict[str, list[str]], report: Ca
         # Ids must not change when a file gains a column, so the columns of the first file stay the ones hashed.
         columns = hashed_over.setdefault(_mapping(file.source), sorted(raw.column_names))
     mapped = map_rows(file.path, raw, file.source, schema, columns)
+    if (fault := first_fault(table, mapped.rows, settings)) is not None:
+        theirs = file.source.columns.get(fault.column)
+        name = fault.column if theirs is None else theirs.column or "(constant)"
+        raise SourceError(
+            f"{file.path}, row {mapped.numbers[fault.index].as_py()}, column {name!r}: {fault.text}; "
+            "correct the file, or its mapping in mlcost.yaml; nothing of it was taken"
+        )
     report(f"{table}: {mapped.rows_read:,} rows from {file.path.name}")
     return mapped
 

@@ -20,11 +20,15 @@ from mlcost_pipeline.tables import REAL, TEXT, TableSchema
 
 @dataclass(frozen=True)
 class Mapped:
-    """Rows of one file in the table's schema, and why others were dropped."""
+    """Rows of one file in the table's schema, and why others were dropped.
+
+    ``numbers[i]`` is the row of the file (from 1, the header not counted) that row i came from.
+    """
 
     rows: pa.Table
     rows_read: int
     dropped: dict[str, int]
+    numbers: pa.Array
 
 
 def referenced(source: Source) -> list[str]:
@@ -93,7 +97,7 @@ def map_rows(file: Path, raw: pa.Table, source: Source, schema: TableSchema, has
         column_now = columns.setdefault(field.name, pa.nulls(len(numbers), field.type))
         if not field.nullable and column_now.null_count:
             _refuse_null(file, source, field.name, numbers[pc.index(pc.is_null(column_now), True).as_py()].as_py())
-    return Mapped(pa.table(columns), raw.num_rows, dropped)
+    return Mapped(pa.table(columns), raw.num_rows, dropped, numbers)
 
 
 def _json_columns(schema: TableSchema) -> frozenset[str]:

@@ -9,6 +9,7 @@ import csv
 import gzip
 import hashlib
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from mlcost_pipeline.errors import SourceError
-from mlcost_pipeline.settings import Settings, Source
+from mlcost_pipeline.settings import Settings, Source, digest
 
 CSV_ENDINGS = (".csv", ".csv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
@@ -61,6 +62,19 @@ def find_files(settings: Settings, table: str, source: Source) -> Found:
             f"sources.{table}: {path} names no file; set path to a CSV or Parquet file, a folder or a glob of them"
         )
     return Found(ready, sorted(set(files) - set(ready)))
+
+
+def seen_files(settings: Settings, table: str) -> str:
+    """Names, sizes and times of the files that the sources of `table` name now: another text, other files.
+
+    Files that are not ready and places without any are left out: asking reads no content and refuses nothing.
+    """
+    stats = []
+    for source in settings.sources[table]:
+        with suppress(SourceError, FileNotFoundError):
+            files = [(str(file), file.stat()) for file in find_files(settings, table, source).ready]
+            stats += [[name, stat.st_size, stat.st_mtime_ns] for name, stat in files]
+    return digest(stats)
 
 
 def fingerprint(path: Path) -> tuple[int, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mlcost_pipeline.cost.asof import came_later
-from mlcost_pipeline.cost.deliveries import bills_in_force
-from mlcost_pipeline.cost.masking import shown_account
+from mlcost_pipeline.cost.books import books
+from mlcost_pipeline.cost.masking import masked_text, shown_account
+from mlcost_pipeline.cost.orphan_holds import orphan_holds
 from mlcost_pipeline.cost.reconciliation import Reconciliation, reconcile
 from mlcost_pipeline.cost.restating import bills_of
 from mlcost_pipeline.errors import NothingCompared
@@ -22,15 +23,20 @@ def reconciliation(warehouse: Warehouse, settings: Settings) -> Document:
     """One row an account and month; one that could not be compared is no yes."""
     found: list[Reconciliation] = []
     nothing: dict[tuple[str, str], str] = {}
-    for account, period in bills_in_force(warehouse):
+    for book in books(warehouse, None):
+        account, period = book.bill.account, book.bill.period
+        shown = shown_account(account, settings)
+        if book.version is None:
+            nothing[shown, period] = masked_text(book.sentence, account, settings)
+            continue
         try:
             found.append(masked(reconcile(warehouse, account, period), settings))
         except NothingCompared as error:
-            shown = shown_account(account, settings)
-            nothing[shown, period] = str(error).replace(account, shown)
+            nothing[shown, period] = masked_text(str(error), account, settings)
     closed = sum(each.reconciled for each in found)
     months = len(found) + len(nothing)
     provisional = sum(each.provisional for each in found)
+    orphans = orphan_holds(warehouse)
     doc = Document(
         title=TITLE,
         summary=_sentence(found, nothing, closed, months, provisional),
@@ -42,6 +48,7 @@ def reconciliation(warehouse: Warehouse, settings: Settings) -> Document:
             Number("lines", "lines compared", sum(each.lines for each in found)),
         ],
         tables=[_answers(found, nothing), measures_table(found), _restated(warehouse, settings)],
+        notes=[orphans] if orphans else [],
     )
     return dressed(doc.marked(PROVISIONAL) if provisional else doc, settings)
 

@@ -1,4 +1,4 @@
-"""Money that bought nothing: retrains that were of no use, serving capacity that stood idle, lists that nobody read.
+"""Money that bought nothing: retrains and runs of no use, capacity that stood idle, lists that nobody read.
 
 Every amount is the ledger's, or the price book's where no bill has reached the work yet, and then it says so. Nothing
 is called waste that was not seen to be: what cannot be told is told as unknown, with the reason.
@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from mlcost_pipeline.cost.books import asking, books, closed, left_out
+from mlcost_pipeline.cost.fruitless_runs import FruitlessRuns, IdlePool, fruitless_runs, idle_pools, unpriced_of
 from mlcost_pipeline.cost.idle_replicas import IdleReplica, idle_replicas
 from mlcost_pipeline.cost.run_costs import RunCosts, run_costs
 from mlcost_pipeline.cost.slots import money_sum
@@ -43,7 +44,9 @@ class Waste:
     """Of all models, in the settings' currency; `unknown` says in sentences what could not be told."""
 
     retrains: tuple[UselessRetrain, ...]
+    runs: tuple[FruitlessRuns, ...]
     replicas: tuple[IdleReplica, ...]
+    pools: tuple[IdlePool, ...]
     lists: tuple[UnreadLists, ...]
     unknown: tuple[str, ...]
 
@@ -52,6 +55,15 @@ class Waste:
         """Spent on retrains that never shipped; those without a shown gain are not in it."""
         gone = (each for each in self.retrains if each.became == "never_shipped")
         return money_sum(each.spent for each in gone if each.spent is not None)
+
+    @property
+    def of_runs(self) -> Decimal:
+        """Spent on runs that came to nothing, other than those of retrains that never shipped."""
+        return money_sum(each.spent for each in self.runs)
+
+    @property
+    def of_pools(self) -> Decimal:
+        return money_sum(each.idle for each in self.pools)
 
     @property
     def of_replicas(self) -> Decimal:
@@ -88,10 +100,12 @@ def waste(warehouse: Warehouse, settings: Settings, now: datetime) -> Waste:
     jobs = ask(_JOBS, [], ["run_records", "model_versions", "jobs"]).to_pylist()
     retrains = tuple(_retrain(row, costs) for row in jobs if _became(row) is not None)
     replicas, unknown = idle_replicas(ask, now, costs.may_change)
+    pools = idle_pools(ask, costs.may_change, {(each.period, each.resource_id) for each in replicas})
+    runs = fruitless_runs(ask, costs, {each.job_id for each in retrains if each.became == "never_shipped"})
     lists = unread_lists(ask, costs)
     missing = (f"{said}." for said in left_out(found, settings))
-    untold = (*missing, *_unknown_jobs(jobs, retrains), *unknown, *unknown_of(lists))
-    return Waste(retrains, tuple(replicas), lists, untold)
+    untold = (*missing, *_unknown_jobs(jobs, retrains), *unpriced_of(runs), *unknown, *unknown_of(lists))
+    return Waste(retrains, tuple(runs), tuple(replicas), tuple(pools), lists, untold)
 
 
 def _became(row: Mapping[str, Any]) -> str | None:

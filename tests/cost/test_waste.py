@@ -89,6 +89,32 @@ def test_what_nobody_held_of_a_replica_is_idle_and_a_trainer_is_no_replica(
     assert (replica.resource_id, replica.models, replica.spent) == ("serve-1", ("fraud",), Decimal(24))
     assert (replica.unheld, replica.unused, replica.unmeasured) == (Decimal(18), None, Decimal(6))
     assert replica.provisional and found.of_replicas == 18
+    [pool] = found.pools  # idle all the same, of what does not serve
+    assert (pool.period, pool.resource_id, pool.idle, pool.provisional) == (f"{NOON:%Y-%m}", "gpu-9", Decimal(5), True)
+    assert "no run held 5.00 USD of other capacity" in section(warehouse, settings).summary
+
+
+def test_runs_that_came_to_nothing_are_told_once_with_what_they_cost(warehouse: Warehouse, settings: Settings) -> None:
+    job(warehouse, "rejected", "rejected")
+    past_run(warehouse, "broken", status="failed", stage="evaluation")
+    past_run(warehouse, "unbilled", status="lost", stage="evaluation")
+    past_run(warehouse, "of-use", stage="training")
+    past_run(warehouse, "resumed", stage="training", steps_done=10, steps_redone=3)
+    past_run(warehouse, "under-way", status="running", stage="training")
+    write_ledger(
+        warehouse, part("4", run="broken", stage="evaluation"), part("2", run="of-use"), part("5", run="resumed"),
+        part("1", run="under-way"), part("7", run="rejected/1"), part("7", run="rejected/2"),
+    )  # fmt: skip
+    found = waste(warehouse, settings, LATER)
+    assert {(each.stage, each.became): (each.runs, each.spent, each.unpriced) for each in found.runs} == {
+        ("evaluation", "failed"): (1, Decimal(4), 0),
+        ("evaluation", "lost"): (1, Decimal(0), 1),
+        ("training", "redone"): (1, Decimal("1.5"), 0),
+    }
+    assert (found.of_retrains, found.of_runs) == (Decimal(14), Decimal("5.5"))
+    doc = section(warehouse, settings)
+    assert "3 other runs came to nothing or did work again (5.50 USD)" in doc.summary
+    assert any("for 1 of 3 runs that came to nothing" in note for note in doc.notes)
 
 
 def test_lists_that_no_lookup_read_wasted_their_part_of_the_batch(warehouse: Warehouse, settings: Settings) -> None:

@@ -87,11 +87,13 @@ def _outcomes(settings: Settings, model: str) -> dg.AssetsDefinition:
 def _cost_per_outcome(settings: Settings, model: str) -> dg.AssetsDefinition:
     elsewhere = [key("outcomes")] if "outcomes" in settings.sources else []
     counted = [key(model, "outcomes")] if model in settings.models else elsewhere
+    # What is only accounted does its work elsewhere: reading its bill is the platform's work, and no spend of its own.
+    worker = model if model in settings.models else PLATFORM
 
     @dg.asset(
         key=key(model, "cost_per_outcome"),
         group_name=GROUP,
-        tags=tags_of(model, "evaluation"),
+        tags=tags_of(worker, "evaluation"),
         deps=[dg.AssetDep(key("cost_ledger"), partition_mapping=dg.AllPartitionMapping()), *counted],
         partitions_def=months_of(settings, model),
     )
@@ -99,7 +101,7 @@ def _cost_per_outcome(settings: Settings, model: str) -> dg.AssetsDefinition:
         """Spend divided by outcomes of the same model and month, with the interval of the outcome."""
         period = context.partition_key
         stands_on = month_key(project.warehouse, project.settings, model, period)
-        with project.run(context, model, stage="evaluation", purpose="measure", partition=period):
+        with project.run(context, worker, stage="evaluation", purpose="measure", partition=period):
             costs = unit_costs(project.warehouse, project.settings, model)
         mark_month(project.warehouse, model, period, stands_on)
         return materialized(unit_cost_report(model, costs, project.settings, period=period), data_version=stands_on)

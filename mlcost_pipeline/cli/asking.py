@@ -71,8 +71,8 @@ def bridge(opened: Opened, before: str | None, after: str | None, model: str | N
     months = months or bridges.last_two_months(warehouse, settings)
     if months is None:
         raise MlcostError("no two months in a row are over and have a bill; give two months, see: mlcost bill status")
-    opened.tell_share(then, months[1])
     found = bridge_document(bridges.bridge(warehouse, settings, *months, model), settings)
+    opened.tell_share(then, months[1])
     print_document(replace(found, tables=found.tables[:1], numbers=()))  # every cause is in the report
 
 

@@ -46,9 +46,12 @@ def prices(opened: Opened, model: str | None, month: str | None, as_of: datetime
 
     Example: mlcost prices --month 2025-06
     """
+    from mlcost_pipeline.cost.budgets import spend_of
     from mlcost_pipeline.cost.price_check import check_prices
 
     settings, then = opened.settings, opened.as_of(as_of)
+    if model is not None:
+        spend_of(settings, model)  # an unknown name is answered with the known ones
     now = opened.clock(model or settings.owners[0], then).now()
     month = None if month is None else a_month(month)
     found = check_prices(then.warehouse, settings, now, model=model, period=month)

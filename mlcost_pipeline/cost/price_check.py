@@ -24,12 +24,13 @@ from mlcost_pipeline.warehouse import Warehouse
 TOLERANCE = Decimal("0.05")
 
 _BILLED = """
-WITH paid AS (SELECT run_id, sum(effective) AS effective FROM cost_ledger
+WITH paid AS (SELECT run_id, sum(effective) AS effective,
+    coalesce(sum(effective) FILTER (method = 'derived'), 0) AS derived FROM cost_ledger
   WHERE run_id IS NOT NULL AND currency = ? AND (? IS NULL OR period = ?) GROUP BY run_id),
 timed AS (SELECT run_id, sum(billed_seconds) AS seconds FROM device_time
   WHERE run_id IS NOT NULL AND (? IS NULL OR period = ?) GROUP BY run_id),
 held AS (SELECT run_id, min(resource_id) AS resource_id FROM occupancy GROUP BY run_id)
-SELECT r.*, p.effective, t.seconds, h.resource_id FROM run_records r JOIN paid p USING (run_id)
+SELECT r.*, p.effective, p.derived, t.seconds, h.resource_id FROM run_records r JOIN paid p USING (run_id)
 LEFT JOIN timed t USING (run_id) LEFT JOIN held h USING (run_id)
 WHERE (? IS NULL OR r.model = ?) ORDER BY r.run_id
 """
@@ -41,7 +42,7 @@ class RunCheck:
 
     `covered` is the share of the time it held that the bill has reached; `resource_hours` that were held and
     `billed_hours` are of whole resources, and more is billed than held where start-up or whole hours are.
-    `estimated` is None without a price.
+    `estimated` is None without a price. Of `billed`, `derived` follows other charges: tax, support, discounts.
     """
 
     run_id: str
@@ -52,6 +53,7 @@ class RunCheck:
     billed_hours: Decimal
     estimated: Decimal | None
     billed: Decimal
+    derived: Decimal
 
     @property
     def difference(self) -> Decimal | None:
@@ -74,6 +76,7 @@ class SourceCheck:
     billed_hours: Decimal
     estimated: Decimal | None
     billed: Decimal
+    derived: Decimal
     currency: str
 
     @property
@@ -112,7 +115,7 @@ class SourceCheck:
         over = f"over {hours(self.billed_hours)} of {self.runs} run{'' if self.runs == 1 else 's'}"
         if self.bill_price is None:
             return f"{self.source}: {self.billed:,.4f} {self.currency} billed {over}, so no price follows from it"
-        bill = f"{rate(self.bill_price)} {self.currency}/h"
+        bill = f"{rate(self.bill_price)} {self.currency}/h{self._of_it_derived}"
         if self.book_price is None:
             return f"{self.source}: the bill says {bill} {over}: set {self.setting} to {rate(self.bill_price)}"
         said = f"{self.source} says {rate(self.book_price)} {self.currency}/h, the bill says {bill} {over}"
@@ -121,6 +124,13 @@ class SourceCheck:
             return f"{said}: {held + ' (start-up, whole hours)' if self.off else f'within {TOLERANCE:.0%}'}"
         set_to = "set it" if self.setting == self.source else f"set {self.setting}"
         return f"{said}: {set_to} to {rate(self.bill_price)}" if self.setting else said
+
+    @property
+    def _of_it_derived(self) -> str:
+        """What of the bill's price no line of the resource shows, so that nobody looks for it there in vain."""
+        if not self.derived or not self.billed_hours:
+            return ""
+        return f" ({rate(self.derived / self.billed_hours)} of it tax, support and discounts)"
 
 
 @dataclass(frozen=True)
@@ -199,7 +209,8 @@ def check_runs(
         amount = None if estimate.amount is None else (estimate.amount * covered).quantize(UNIT)
         billed_hours = _device_hours(row["seconds"]) * estimate.resource_hours / estimate.device_hours
         held = estimate.resource_hours * covered
-        found.append(RunCheck(row["run_id"], source, setting, covered, held, billed_hours, amount, row["effective"]))
+        money = (amount, row["effective"], row["derived"])
+        found.append(RunCheck(row["run_id"], source, setting, covered, held, billed_hours, *money))
     return found, len(rows) - len(found)
 
 
@@ -246,8 +257,8 @@ def _source(currency: str, key: tuple[str, str | None, bool], runs: Sequence[Run
     source, setting, unpriced = key
     estimated = None if unpriced else money_sum(run.estimated for run in runs if run.estimated is not None)
     held, billed = _total(run.resource_hours for run in runs), _total(run.billed_hours for run in runs)
-    money = money_sum(run.billed for run in runs)
-    return SourceCheck(source, setting, len(runs), held, billed, estimated, money, currency)
+    money, derived = money_sum(run.billed for run in runs), money_sum(run.derived for run in runs)
+    return SourceCheck(source, setting, len(runs), held, billed, estimated, money, derived, currency)
 
 
 def _total(hours: Iterable[Decimal]) -> Decimal:

@@ -57,7 +57,8 @@ def test_a_price_is_told_what_the_bill_says_with_derived_charges_in(warehouse: W
     )
     dearer = check_prices(warehouse, two_models(prices={"gpu": "2.30"}), APRIL)
     assert dearer.warnings == [
-        "prices.gpu says 2.30 USD/h, the bill says 2.60 USD/h over 310.0 h of 2 runs: set it to 2.60"
+        "prices.gpu says 2.30 USD/h, the bill says 2.60 USD/h (0.0645 of it tax, support and discounts) "
+        "over 310.0 h of 2 runs: set it to 2.60"
     ]
 
 
@@ -133,4 +134,7 @@ def test_a_real_bill_is_compared_once_it_is_attributed(
     assert (run.covered, run.estimated, not_compared) == (Decimal("0.75"), Decimal("7.44"), 0)
     assert run.billed == Decimal("8.58")
     [warning] = check_prices(warehouse, settings, APRIL).warnings
-    assert warning == "prices.gpu says 2.48 USD/h, the bill says 2.86 USD/h over 3.0 h of 1 run: set it to 2.86"
+    assert warning == (
+        "prices.gpu says 2.48 USD/h, the bill says 2.86 USD/h (0.260 of it tax, support and discounts) "
+        "over 3.0 h of 1 run: set it to 2.86"
+    )

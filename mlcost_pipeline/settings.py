@@ -392,6 +392,10 @@ def load_settings(path: Path) -> Settings:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"{path}: there is no such file; set MLCOST_CONFIG or --config, or write a first one with: mlcost init BILL"
+        ) from error
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); set MLCOST_CONFIG or --config") from error
     try:

@@ -110,3 +110,8 @@ def test_a_missing_model_is_answered_with_those_there_are(tmp_path: Path) -> Non
 def test_a_digest_is_of_content_not_of_order() -> None:
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     assert digest("1") != digest(1)
+
+
+def test_where_there_is_no_file_the_way_to_a_first_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none.yaml: there is no such file; .* mlcost init BILL"):
+        load_settings(tmp_path / "none.yaml")

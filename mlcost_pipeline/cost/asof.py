@@ -50,6 +50,12 @@ def history(warehouse: Warehouse, account: str, period: str) -> list[InForce]:
     ]
 
 
+def first_in_force(warehouse: Warehouse) -> datetime | None:
+    """When the first ledger of any account and period came into force; None while there is none."""
+    known = (history(warehouse, account, period) for account, period in bills_in_force(warehouse))
+    return min((entries[0].since for entries in known if entries), default=None)
+
+
 def came_later(warehouse: Warehouse) -> set[tuple[str, str, str]]:
     """(account, period, version) of ledgers that came into force after the one in force: there are some as of a day."""
     later = set()

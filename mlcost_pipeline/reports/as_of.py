@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mlcost_pipeline.clock import standing_at
-from mlcost_pipeline.cost.asof import in_force_at
+from mlcost_pipeline.cost.asof import first_in_force, in_force_at
 from mlcost_pipeline.cost.deliveries import account_key
 from mlcost_pipeline.errors import BillError
 from mlcost_pipeline.state import StateStore, Stored
@@ -26,7 +26,9 @@ def warehouse_as_of(warehouse: Warehouse, at: datetime) -> Warehouse:
     """
     found = in_force_at(warehouse, at)
     if not found:
-        raise BillError(f"as of {at:%Y-%m-%d %H:%M} UTC: no ledger was in force yet; see: mlcost bill status")
+        first = first_in_force(warehouse)
+        since = "" if first is None else f"; the first came into force at {first:%Y-%m-%d %H:%M} UTC"
+        raise BillError(f"as of {at:%Y-%m-%d %H:%M} UTC: no ledger was in force yet{since}; see: mlcost bill status")
     then: dict[str, dict[str, Any]] = {}
     for each in found:
         path = f"bills/{account_key(each.account)}/{each.period}"

@@ -65,7 +65,7 @@ def test_a_report_of_then_sees_the_ledgers_of_then(warehouse: Warehouse) -> None
         note_in_force(warehouse, ACCOUNT, PERIOD, version, version.removeprefix("l-"), at)
     seen = [read_spend(warehouse_as_of(warehouse, datetime(2026, 4, day, tzinfo=UTC))) for day in (6, 9)]
     assert [[entry.effective for entry in entries] for entries in seen] == [[Decimal(4)], [Decimal(7)]]
-    with pytest.raises(BillError, match="no ledger was in force yet"):
+    with pytest.raises(BillError, match="no ledger was in force yet; the first came into force at 2026-04-05"):
         warehouse_as_of(warehouse, datetime(2026, 4, 1, tzinfo=UTC))
 
 

@@ -37,7 +37,7 @@ def budgets(warehouse: Warehouse, settings: Settings) -> Document:
     with_budget = [month for month in months if month.status is not None]
     doc = Document(
         title=TITLE,
-        summary=listed([_sentence(month) for month in months], "no model is named") + ".",
+        summary=_summary(months),
         numbers=[
             Number("budgets", "models with a budget", len(with_budget)),
             Number("crossed", "budgets that will not do, or nearly so", len(crossed), bound="0 wanted"),
@@ -59,6 +59,18 @@ def _month(warehouse: Warehouse, settings: Settings, model: str) -> _Month:
     if spend.monthly_budget is None:
         return _Month(told, None)
     return _Month(told, BudgetStatus(spend.monthly_budget, Decimal(str(spend.warn_at)), told))
+
+
+def _summary(months: Sequence[_Month]) -> str:
+    """A sentence each where there is something to say; models without a budget that spend nothing share one."""
+    told = [month for month in months if month.status is not None or month.told.expected or month.told.spent]
+    quiet = [month.told.model for month in months if month not in told]
+    said = [_sentence(month) for month in told]
+    if len(quiet) > 1:
+        said.append(f"no budget is set and nothing expected for {len(quiet)} {'others' if told else 'models'}")
+    elif quiet:
+        said.append(f"{quiet[0]}: nothing expected, no budget set")
+    return listed(said, "no model is named") + "."
 
 
 def _sentence(month: _Month) -> str:

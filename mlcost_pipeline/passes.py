@@ -129,7 +129,12 @@ class Passes:
         partitions: tuple[str, str] | None = None,
         tags: dict[str, str] | None = None,
     ) -> None:
-        """Run one job in this process, for a partition or for a range of them as one run."""
+        """Run one job in this process, for a partition or for a range of them as one run.
+
+        Raises:
+            MlcostError: it failed.
+            KeyboardInterrupt: it was told to stop (Ctrl-C), which Dagster keeps to itself.
+        """
         made = self.definitions.resolve_job_def(job)
         tags = dict(tags or {})
         if partitions is not None:
@@ -152,6 +157,8 @@ class Passes:
             )
             copy_run(instance, self, run_id, self._owners)
         self._progress(job, None, total, total)
+        if _was_interrupted(result):
+            raise KeyboardInterrupt(f"run {run_id} of job {job}")
         if not result.success:
             raise MlcostError(f"run {run_id} of job {job} failed: {_failure(result)}; see it in the UI (mlcost dev)")
 
@@ -194,6 +201,12 @@ class _Listener:
 def _raise_if(failed: Sequence[str]) -> None:
     if failed:
         raise MlcostError("\n".join(failed))
+
+
+def _was_interrupted(result: Any) -> bool:
+    """Whether a signal ended the run: Dagster turns it into an event of a failed run and goes on."""
+    ends = (event.event_specific_data for event in result.all_events if event.is_run_failure)
+    return any(getattr(end.failure_reason, "value", None) == "UNEXPECTED_TERMINATION" for end in ends)
 
 
 def _failure(result: Any) -> str:

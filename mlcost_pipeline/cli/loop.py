@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from mlcost_pipeline.cli.opened import Opened, pass_opened
+
+STOPPED_BY_HAND: Final = 128 + signal.SIGINT
+
+
+@contextmanager
+def _stopped_by_hand() -> Iterator[None]:
+    """Ctrl-C ends the command with a sentence and the shell's own exit code for it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("stopped; what was done is kept, and the next run takes up what was not", err=True)
+        raise SystemExit(STOPPED_BY_HAND) from None
 
 
 @click.command()
@@ -36,7 +51,7 @@ def tick(opened: Opened) -> None:
     from mlcost_pipeline.passes import Passes
     from mlcost_pipeline.reports.progress import run_progress
 
-    with run_progress() as progress:
+    with _stopped_by_hand(), run_progress() as progress:
         done = Passes(opened.config, opened.dagster_home, progress=progress).tick()
     for item in done:
         for request in item.ran:
@@ -56,7 +71,7 @@ def run(opened: Opened) -> None:
     from mlcost_pipeline.reports.main_report import print_last_closing
     from mlcost_pipeline.reports.progress import run_progress
 
-    with run_progress() as progress:
+    with _stopped_by_hand(), run_progress() as progress:
         Passes(opened.config, opened.dagster_home, progress=progress).until_quiet()
     print_last_closing(opened.warehouse)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,11 +52,14 @@ def test_a_mistyped_value_is_told_with_file_row_and_column_and_stops_nobody_else
 
 
 @pytest.mark.timeout(700)
-def test_two_runs_at_once_train_each_decision_once_with_a_family_beside_the_settings(shop: Path) -> None:
+def test_a_run_stopped_by_ctrl_c_and_then_two_at_once_train_each_decision_once_with_a_family_of_ones_own(
+    shop: Path,
+) -> None:
     (shop / "our_family.py").write_text(OWN_FAMILY)
     config = shop / "mlcost.yaml"
     config.write_text(config.read_text().replace("{family: mlp,", "{family: 'our_family:Ours',"))
     command = [sys.executable, "-m", "mlcost_pipeline.cli", "--home", str(shop.parent), "run"]
+    _stopped_by_ctrl_c(command, Warehouse(shop / "warehouse"))
     both = [
         subprocess.Popen(
             command, cwd=PROJECT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -69,3 +75,20 @@ def test_two_runs_at_once_train_each_decision_once_with_a_family_beside_the_sett
     decisions = [row["decision_id"] for row in warehouse.rows("decisions") if row["verdict"] == "retrain"]
     assert sorted(row["job_id"] for row in warehouse.rows("jobs")) == sorted(decisions)
     assert len(warehouse.rows("model_versions")) == len(decisions) == 2
+
+
+def _stopped_by_ctrl_c(command: list[str], warehouse: Warehouse) -> None:
+    """A run to which a terminal's Ctrl-C comes, as it does to the whole process group, once a job has begun."""
+    process = subprocess.Popen(
+        command, cwd=PROJECT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 240
+    while not warehouse.rows("jobs") and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.2)
+    assert process.poll() is None and warehouse.rows("jobs"), "it ended, or no job began"
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 130 and "the next run takes up" in said, said[-2000:]
+    traces = said.split("Traceback")[1:]  # the process by which Dagster watches its log files dies with one
+    assert all("watch_orphans.py" in trace for trace in traces), said[-2000:]
